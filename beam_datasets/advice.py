@@ -318,6 +318,9 @@ def _source(node: ast.expr) -> str:
     return text if len(text) <= _MAX_ARGUMENT else "..."
 
 
+_SHOWN_FEATURES = 20  # of an item, in a note
+
+
 def note_value(error: Exception, operation: str, value: Any) -> None:
     """Adds the argument `value` as a note to an error raised by a user's function that was passed to `operation`.
 
@@ -327,4 +330,23 @@ def note_value(error: Exception, operation: str, value: Any) -> None:
     if getattr(error, "__notes__", None) or isinstance(error, BeamDatasetsError):
         return
     if sys.version_info >= (3, 11):
-        error.add_note(f"The function of {operation}() was given {shown(value)}")
+        note = f"The function of {operation}() was given {_summarize(value)}"
+        if isinstance(value, tuple) and isinstance(error, TypeError) and "argument" in str(error):
+            note += f", a tuple, as one argument: {operation}(lambda pair: ...)"
+        error.add_note(note)
+
+
+def _summarize(value: Any) -> str:
+    """Returns a text of an item: arrays as dtype and shape, and of a dict the short values first.
+
+    >>> import numpy as np
+    >>> _summarize({"image": np.zeros((28, 28, 1), np.uint8), "label": 3})
+    "{'label': 3, 'image': uint8 array of shape (28, 28, 1)}"
+    """
+    if isinstance(value, dict):
+        texts = sorted((f"{name!r}: {_summarize(item)}" for name, item in value.items()), key=len)
+        shown_texts = texts[:_SHOWN_FEATURES] + ["..."] * (len(texts) > _SHOWN_FEATURES)
+        return "{" + ", ".join(shown_texts) + "}"
+    if getattr(value, "ndim", 0) and hasattr(value, "dtype"):
+        return f"{value.dtype} array of shape {value.shape}"
+    return shown(value)

@@ -324,8 +324,14 @@ class DownloadManager:
         """
         if not path.exists():
             raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
-        if recorded and path.is_file() and (path.stat().st_size != recorded.size or _sha256(path) != recorded.sha256):
-            raise DownloadError(f"{path} is not the file that was recorded for {url} ({recorded}).")
+        if recorded and path.is_file() and not self.register_checksums:
+            size = path.stat().st_size
+            actual = f"{size:,} bytes" if size != recorded.size else f"sha256 {_sha256(path)}"
+            if size != recorded.size or not actual.endswith(recorded.sha256):
+                raise DownloadError(
+                    f"{path}: expected the file that was recorded for {url} ({recorded}), got {actual}. If it changed "
+                    "on purpose, record it again by --register_checksums."
+                )
         if path.is_file() and self.register_checksums:
             self._note(url, path)
         return path

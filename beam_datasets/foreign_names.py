@@ -482,6 +482,15 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         " | name": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
         "map_func | transform | func | fn": "`{ds}.map({value})`",
     },
+    "parallel": {
+        "": "`{ds}.parallel(processes=4)` for functions in Python, or `{ds}.parallel(threads=4)`",
+        "num_workers | workers | num_proc | num_processes | n_jobs": "`{ds}.parallel(processes={value})`",
+        "num_threads | max_workers": "`{ds}.parallel(threads={value})`",
+    },
+    "to_frame": {
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "batch_size | batched": "`pyarrow.RecordBatchReader.from_stream({ds})`, which reads batches as they are needed",
+    },
     "filter": {
         "batched | batch_size | with_indices | input_columns": "`{ds}.filter({function})`, a function of one example",
         "num_proc": "`{ds}.parallel(processes={value}).filter({function})`",

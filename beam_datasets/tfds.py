@@ -42,6 +42,7 @@ from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocke
 from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig
 from beam_datasets.reading.directories import builder_from_directories as builder_from_directories
+from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
 
@@ -554,8 +555,10 @@ core = _Names(
     naming=_Names("core.naming", camelcase_to_snakecase=camel_to_snake),
     splits=_Names("core.splits", **_splits, SplitDict=SplitDict, even_splits=even_splits),
     load=_Names("core.load", load=load, builder=builder, data_source=load),
+    ReadOnlyBuilder=ReadOnlyBuilder,
     read_only_builder=_Names(
         "core.read_only_builder",
+        ReadOnlyBuilder=ReadOnlyBuilder,
         builder_from_directory=builder_from_directory,
         builder_from_directories=builder_from_directories,
     ),

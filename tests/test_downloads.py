@@ -13,6 +13,7 @@ import threading
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -509,3 +510,18 @@ def test_a_file_without_a_recorded_checksum_is_hashed_once(server: Server, tmp_p
     kept.write_bytes(b"\xff damaged")
     last.download(url)
     assert len(hashed) == 3
+
+
+def test_a_file_of_this_machine_that_has_changed(tmp_path: Path) -> None:
+    path, checksums = tmp_path / "a.txt", tmp_path / "checksums.tsv"
+    path.write_text("old")
+    recorded = {path.as_uri(): downloads.Checksum(3, hashlib.sha256(b"old").hexdigest())}
+    settings = downloads.DownloadSettings(download_dir=tmp_path / "downloads", checksums=recorded)
+    assert settings.manager().download(path.as_uri()) == path
+    path.write_text("new")
+    changed = f"got sha256 {hashlib.sha256(b'new').hexdigest()}. If it changed on purpose, .*--register_checksums"
+    with pytest.raises(DownloadError, match=changed):
+        settings.manager().download(path.as_uri())
+    manager = replace(settings, register_to=checksums).manager()
+    assert manager.download(path.as_uri()) == path
+    assert downloads.read_checksums(checksums)[path.as_uri()].sha256 == hashlib.sha256(b"new").hexdigest()

@@ -44,7 +44,7 @@ Values that do not decode are named, with the reason and the record. The exit co
     f"""
 {DATASET}
 --split SPLIT  such as 'train[90%:]+test'; default: the first one
---count N  how many examples; default 3
+--count|-n N  how many examples; default 3
 --json  print them as JSON; stored files and other bytes that are not UTF-8 are {{"b64": "..."}}
 --images DIR  write their images as files into a directory
 """,

@@ -8,7 +8,15 @@ import time
 from collections.abc import Sequence
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors, given
+from beam_datasets.cli.options import (
+    DATA_DIR,
+    STORAGE_OPTIONS,
+    Command,
+    UsageError,
+    as_usage_errors,
+    given,
+    with_underscores,
+)
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import StorageError
@@ -141,7 +149,8 @@ data_dir DATA_DIR  directory of datasets, or one below it
 
 def run_gc(args: Sequence[str]) -> int:
     """Prints what killed runs left, and removes it if asked to; returns 1 if something could not be removed."""
-    parsed = GC.parse(args)
+    # what other commands take by --data_dir
+    parsed = GC.parse([arg.removeprefix("--data_dir=") for arg in with_underscores(args) if arg != "--data_dir"])
     if not 0 <= parsed.older_than < float("inf"):
         raise UsageError(f"--older_than is {parsed.older_than}; expected hours, 0 or more")
     root = storage.with_options(parsed.data_dir, parsed.storage_options)

@@ -31,7 +31,8 @@ class Command:
 
     Each line of `options` is `name METAVAR  help`, with two spaces or more before the help; deeper lines continue it. A
     name without a metavar is a flag; `METAVAR...` can be repeated, `[METAVAR]` can be left out, `{a,b}` are choices. A
-    metavar of `TYPES` also converts the value. A line that ends with a colon begins a group.
+    metavar of `TYPES` also converts the value. A `|` separates the spellings of an option. A line that ends with a
+    colon begins a group.
 
     Args:
         name: name of the command, as typed.
@@ -69,9 +70,10 @@ class Command:
                 group = parser.add_argument_group(line[:-1])
             elif line:
                 names, _, help = line.partition("  ")
-                name, _, metavar = names.partition(" ")
+                spellings, _, metavar = names.partition(" ")
+                name = spellings.partition("|")[0]
                 settings = _settings_of(metavar, name) | self._settings.get(name, {})
-                action = group.add_argument(name, help=help.strip().replace("%", "%%"), **settings)
+                action = group.add_argument(*spellings.split("|"), help=help.strip().replace("%", "%%"), **settings)
                 if completer := (completers or {}).get(metavar.strip("[].")):
                     action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
 

@@ -143,11 +143,22 @@ def builder_file(folder: str) -> str:
         files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
         alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
         by_format = "".join(f", or data files by their format: {_build_by(one)}" for one in sorted(alike)[:1])
+        if has_images(folder):
+            by_format += f", or images by their folders: build image_folder --root {shlex.quote(folder)} --name NAME"
         raise UsageError(
             f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(candidates) or 'none'}. "
             f"Give the file: path/to/my_dataset.py{by_format}"
         )
     return os.path.join(folder, candidates[0])
+
+
+_IMAGE_FILE = re.compile(r".*\.(jpe?g|png|gif|bmp|tiff?|webp|heic|avif)", re.IGNORECASE)
+
+
+def has_images(folder: str) -> bool:
+    """Returns whether there is an image in a directory, or in a directory in it, by the names of the files."""
+    patterns = (os.path.join(glob.escape(folder), *parts) for parts in (("*",), ("*", "*")))
+    return any(_IMAGE_FILE.fullmatch(path) for pattern in patterns for path in glob.iglob(pattern))
 
 
 def known_names() -> list[str]:

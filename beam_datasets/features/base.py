@@ -424,8 +424,8 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     int64
 
     Args:
-        feature: a connector; a dict of features, which means a FeaturesDict; or a dtype, which means a Tensor of
-            shape ().
+        feature: a connector; a dict of features, which means a FeaturesDict; or a dtype or its name, which means a
+            Tensor of shape ().
         name: the name of the argument or feature, for the error.
 
     Raises:

@@ -274,6 +274,19 @@ def _dtype_to_feature(dtype: np.dtype, name: str = "") -> Tensor:
 
 
 @to_feature.register
+def _name_to_feature(dtype: str, name: str = "") -> Tensor:
+    """Returns the Tensor of shape () that the name of a dtype such as 'int64' means; see `to_feature`.
+
+    Raises:
+        ValueError: no dtype has the name.
+    """
+    try:
+        return Tensor(shape=(), dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}".removeprefix(": ")) from None
+
+
+@to_feature.register
 def _type_to_feature(dtype: type, name: str = "") -> FeatureConnector:
     """Returns the Tensor of shape () that a NumPy scalar type such as np.int64 means; see `to_feature`.
 

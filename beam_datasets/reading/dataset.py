@@ -86,6 +86,7 @@ class Dataset(ReadPlan, Frameworks):
         """
         return Stream(self, (Filtered(checked_function("filter", function)),))
 
+    @names_foreign_arguments("parallel")
     def parallel(self, *, processes: int | None = None, threads: int | None = None) -> Dataset:
         """Returns the dataset with all examples decoded and mapped by worker processes, or by threads.
 
@@ -412,6 +413,7 @@ class Dataset(ReadPlan, Frameworks):
 
     # --------------------------------------------------------------------------------------------------------- tables
 
+    @names_foreign_arguments("to_frame")
     def to_arrow(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
         """Returns all examples as a `pyarrow.Table`, in read order.
 
@@ -432,6 +434,7 @@ class Dataset(ReadPlan, Frameworks):
 
         return to_arrow(self, label_names=boolean("label_names", label_names), binary=binary)
 
+    @names_foreign_arguments("to_frame")
     def to_pandas(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
         """Returns all examples as a `pandas.DataFrame`, in read order; see `to_arrow`.
 
@@ -442,6 +445,7 @@ class Dataset(ReadPlan, Frameworks):
 
         return to_pandas(self, label_names=boolean("label_names", label_names), binary=binary)
 
+    @names_foreign_arguments("to_frame")
     def to_polars(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
         """Returns all examples as a `polars.DataFrame`, in read order; see `to_arrow`."""
         from beam_datasets.reading.tables import to_polars

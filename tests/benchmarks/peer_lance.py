@@ -15,7 +15,8 @@ import steps
 from lance.torch.data import LanceDataset, SafeLanceDataset
 from steps import Job, Step, loader_steps
 from torch_loader import loader
-from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
+from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES
+from workloads import ONE_FEATURE as FEATURE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,9 +80,9 @@ def _examples(table: Any) -> Iterator[dict[str, Any]]:
     yield from map(_example, table.to_pylist())
 
 
-def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
-    dataset = _dataset(job)
-    return lambda: (row for batch in dataset.to_batches(batch_size=ROWS_OF_BATCH) for row in _examples(batch))
+def _one_by_one(job: Job, *, only: list[str] | None = None) -> Callable[[], Iterable[Any]]:
+    read = partial(_dataset(job).to_batches, columns=only, batch_size=ROWS_OF_BATCH)
+    return lambda: (row for batch in read() for row in _examples(batch))
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -89,9 +90,9 @@ def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
     return found | {"image": np.stack(list(map(_image, found["image"])))} if "image" in found else found
 
 
-def _batches(job: Job, *, size: int = steps.BATCH_SIZE) -> Callable[[], Iterable[Any]]:
+def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: list[str] | None = None) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job)
-    return lambda: map(_columns, dataset.to_batches(batch_size=size))
+    return lambda: map(_columns, dataset.to_batches(columns=only, batch_size=size))
 
 
 def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
@@ -116,6 +117,9 @@ STEPS = {
     "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
     "batches": Step(SYSTEM, steps.BATCHES, _batches),
     "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
+    "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
+    "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=[*TWO_FEATURES])),
+    "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=[*TWO_FEATURES])),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
     "open": steps.open_step(SYSTEM, OPENING),
     **loader_steps(SYSTEM, _load),

@@ -50,7 +50,7 @@ def test_head_as_json(run):
             return value.item() if value.dtype.kind != "f" else float(str(value))
         return value if value is None else list(map(plain, value))
 
-    code, out, err = run("head", MANY, "--split", "train[3:]", "--count", 3, "--json")
+    code, out, err = run("head", MANY, "--split", "train[3:]", "-n", 3, "--json")
     found = json.loads(out)
     files = {"image": SkipDecoding(), "gray": SkipDecoding(), "vid": SkipDecoding()}
     dataset = builder_from_directory(MANY).as_dataset("train[3:]", decoders=files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -129,7 +130,7 @@ def test_a_replacement_that_is_cut_off_loses_no_version(tmp_path: Path, monkeypa
     (old,) = folder.glob("replaced.*_1.0.0")
     for path in [old, *old.rglob("*")]:
         os.utime(path, (0, 0))
-    assert main(["gc", str(tmp_path), "--yes"]) == 0
+    assert main(["gc", str(tmp_path), "--yes"]) == main(["gc", "--data_dir", str(tmp_path)]) == 0
     old.rename(folder / "1.0.0")
     assert len(Counted(count=3, data_dir=tmp_path).as_dataset("train")) == 3
 
@@ -170,6 +171,11 @@ def test_a_directory_with_a_builder_is_a_dataset(tmp_path: Path, capsys: Any, mo
     assert "the dataset comes first" in (said := capsys.readouterr().err)
     assert "expected one file with a builder, got none" in said
     assert "--pattern" not in said
+    (folder / "cats").mkdir()
+    (folder / "cats" / "1.JPG").touch()
+    assert main(["build", str(folder), "--data_dir", "data"]) == 2
+    assert f"images by their folders: build image_folder --root {folder} --name NAME" in capsys.readouterr().err
+    shutil.rmtree(folder / "cats")
     (folder / "a.log").touch()
     (folder / "b.2.csv.gz").touch()
     assert main(["build", "--data_dir", "data"]) == 2

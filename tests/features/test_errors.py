@@ -251,3 +251,10 @@ def test_arguments_that_are_no_features(make: Any, error: type[Exception], text:
     """What is not a shape, a feature or a list of names is found when the feature is made, and named."""
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_name_of_a_dtype_is_a_feature() -> None:
+    named = F.FeaturesDict({"n": "int64", "s": F.Sequence("string"), "d": {"x": "float32"}})
+    assert named == F.FeaturesDict({"n": np.int64, "s": F.Sequence(np.str_), "d": {"x": np.float32}})
+    with pytest.raises(ValueError, match=r"n: no feature has the dtype 'itn64'; .*Did you mean 'int64'\?"):
+        F.FeaturesDict({"n": "itn64"})

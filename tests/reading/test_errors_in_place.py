@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.advice import note_value
 from beam_datasets.errors import CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
 from beam_datasets.storage.local import LocalReader
@@ -275,3 +276,17 @@ def test_an_error_of_a_function_has_a_note_with_its_example(write: Any, operatio
     with pytest.raises(ValueError, match="^bad") as error:
         read(dataset, refuse)
     assert error.value.__notes__ == [f"The function of {operation}() was given {{'id': 17}}"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no notes")
+def test_the_note_of_an_image_is_short_and_names_its_label() -> None:
+    error = ValueError("bad")
+    note_value(error, "map", {"image": np.zeros((99, 99, 3), np.uint8), "text": "x" * 500, "label": 3})
+    [note] = error.__notes__
+    assert note.startswith(
+        "The function of map() was given {'label': 3, 'image': uint8 array of shape (99, 99, 3), 'text'"
+    )
+    assert len(note) < 400
+    error = TypeError("f() missing 1 required positional argument: 'label'")
+    note_value(error, "map", (1, 2))
+    assert error.__notes__[0].endswith("a tuple, as one argument: map(lambda pair: ...)")
