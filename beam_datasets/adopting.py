@@ -123,7 +123,7 @@ def adopt(
 def _make_identity(
     files: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
 ) -> DatasetIdentity:
-    """Returns which dataset it will be, and in which directory."""
+    """Returns the identity of the dataset, with its directory."""
     folder = storage.basename(directory)
     is_version = not new and Version.is_valid(folder)
     above = storage.basename(storage.dirname(directory)) if is_version else None

@@ -245,7 +245,7 @@ _MAX_ARGUMENT = 60  # characters of the caller's source
 
 
 def _written_call(name: str) -> WrittenCall:
-    """Returns how the code that called this package uses attribute `name`.
+    """Returns the source texts of the caller's use of attribute `name`.
 
     It is an empty `WrittenCall` if the source is unknown or several uses are possible.
     """

@@ -543,7 +543,7 @@ class DatasetBuilder:
         verify_ssl: bool = True,
         max_downloads: int | None = None,
     ) -> DownloadSettings:
-        """Returns where downloads come from with such options of `build`."""
+        """Returns the settings of downloads for such options of `build`."""
         above = self._download_root or self._root
         root = Path.home() / "beam_datasets" if storage.is_remote(above) else Path(above)
         checksums = self.checksums_file()
@@ -559,7 +559,7 @@ class DatasetBuilder:
         )
 
     def use_downloads(self, settings: DownloadSettings) -> None:
-        """Says where downloads come from in a later `build` without options of its own for them."""
+        """Sets the settings of downloads of a later `build` without options of its own for them."""
         self._downloads = settings
 
     @classmethod

@@ -182,7 +182,7 @@ def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, Versio
 
 
 def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
-    """Returns which version a name without one means, if a higher one than this is published; '' otherwise."""
+    """Returns a sentence about the version that a bare name means, if one above this is published; '' otherwise."""
     published = [Version(name) for name in _subdirs(storage.dirname(dataset_dir)) if Version.is_valid(name)]
     highest = max(published, default=Version(version))
     if highest <= Version(version):
@@ -293,7 +293,7 @@ def list_datasets(data_dir: DataDir = None) -> list[str]:
 
 
 def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
-    """Returns what `is_there` returns; True without permission, because opening then reports the reason."""
+    """Returns the result of `is_there`; True without permission, because opening then reports the reason."""
     try:
         return is_there(*place)
     except PathPermissionError:

@@ -138,7 +138,7 @@ def read_checksums(path: str | os.PathLike[str]) -> dict[str, Checksum]:
 
 
 def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checksum]) -> None:
-    """Writes what `read_checksums` reads, in the order of the URLs, in one step."""
+    """Writes the file that `read_checksums` reads, in the order of the URLs, in one step."""
     rows = [(url, c.size, c.sha256, c.filename or "") for url, c in sorted(checksums.items())]
     with _replacing(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE).writerows(rows)
@@ -180,7 +180,7 @@ class DownloadSettings:
         return (self.manual_dir or self.download_dir / "manual").absolute()
 
     def check_manual_dir(self, error: Exception) -> None:
-        """Says what belongs into the manual directory, if an error of a run is that a file is not there.
+        """Adds the instructions for the manual directory to an error of a run that a file is not there.
 
         Raises:
             DownloadError: a file of the manual directory is missing.
@@ -360,13 +360,13 @@ class DownloadManager:
         return None
 
     def _place(self, url: str, recorded: Checksum | None) -> Path:
-        """Returns where a URL's file is kept: `<hash of URL and recorded SHA-256>-<name>` in the download directory."""
+        """Returns the path of a URL's file: `<hash of URL and recorded SHA-256>-<name>` in the download directory."""
         name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
         key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{_end_of(name)}"
 
     def _kept(self, path: Path) -> Path:
-        """Returns where the file is if the server gave it another name; the path itself if it is nowhere."""
+        """Returns the path of the file with this key, which the server may have named; the path itself without one."""
         same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
@@ -521,7 +521,7 @@ def _leads_to_member(open_link: Callable[[], Any]) -> bool:
 
 
 def _call_guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns what a function of an archive returns; what libraries raise of damage becomes a `DownloadError`."""
+    """Returns the result of a function on an archive; errors of libraries about damage become a `DownloadError`."""
     try:
         return function(*arguments)
     except (
@@ -802,7 +802,7 @@ class _TryAgainError(Exception):
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Returns how many seconds a server asks to wait, as a number or a date; None if it does not."""
+    """Returns the seconds that a server asks to wait, as a number or until a date; None if it does not."""
     import urllib3
 
     with contextlib.suppress(urllib3.exceptions.InvalidHeader, ValueError):  # a date of year 10000
@@ -878,7 +878,7 @@ def _path_of(resource: Any) -> Path:
 
 
 def _method_of(resource: Any, path: Path | None = None) -> ExtractMethod:
-    """Returns how a file is extracted: as its `Resource` determines, or by the extension of its name.
+    """Returns the method to extract a file: that of its `Resource`, or by the extension of its name.
 
     Args:
         resource: a path or a `Resource`.

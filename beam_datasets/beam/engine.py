@@ -134,7 +134,7 @@ class Engine:
         return short_name(self.name) in _BUFFER_BUNDLES
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> Transport:
-        """Returns how records travel here."""
+        """Returns the transport of records on this engine."""
         return Transport(spill_dir, block_size, many_machines=not self.local, large_bundles=self.buffers_bundles)
 
     @contextlib.contextmanager

@@ -127,7 +127,7 @@ def without_java_frames(text: str) -> str:
 
 
 def _engine_problem(text: str) -> str | None:
-    """Returns what is wrong with the engine's workers; None if the error is about something else."""
+    """Returns the problem of the engine's workers; None if the error is about something else."""
     if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
         return f"{different[0]} Nothing was published."
     if missing_jar := re.search(r"Unable to fetch remote job server jar at ([^\s:]+:[^\s:]+)", text):

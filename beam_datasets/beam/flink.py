@@ -157,7 +157,7 @@ class FlinkCluster:
                 self.get(f"jobs/{job['jid']}?mode=cancel", method="PATCH")
 
     def restart_delay(self) -> float | None:
-        """Returns how many seconds the cluster waits before it restarts tasks; None if no delay is configured."""
+        """Returns the seconds that the cluster waits before it restarts tasks; None if no delay is configured."""
         settings = {setting["key"]: setting["value"] for setting in self.get("jobmanager/config")}
         for name in _DELAYS:
             if (match := _DURATION.fullmatch(str(settings.get(name, "")).strip())) is not None:
@@ -289,7 +289,7 @@ def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: Pipel
 
 
 def needed_slots(options: PipelineOptions) -> int:
-    """Returns how many task slots a job needs to start: the option `--parallelism`.
+    """Returns the number of task slots that a job needs to start: the option `--parallelism`.
 
     Returns 0 if the job starts with any number of slots (`--execution_mode_for_batch=BATCH_FORCED`), or if
     `--parallelism` is not set, so that the cluster's default applies.

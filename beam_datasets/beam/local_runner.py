@@ -273,7 +273,7 @@ class LocalResult(PipelineResult, MetricResults):
 
 
 def _describe_exit(code: int) -> str:
-    """Returns how a process ended, as the end of a sentence; a negative code stands for a signal.
+    """Returns a clause about the end of a process; a negative exit code stands for a signal.
 
     >>> _describe_exit(-9), _describe_exit(1)
     ('was killed by signal 9 (SIGKILL)', 'ended with exit status 1 before its work was done')

@@ -163,7 +163,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
 
 def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
-    """Returns what is going to be published, checked; see `materializing.plan.announce`."""
+    """Returns the publication, after checking it; see `materializing.plan.announce`."""
     engines.refuse_template(engine)
     publication = announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}

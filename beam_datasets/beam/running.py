@@ -385,7 +385,7 @@ def _is_lost_contact(error: BaseException) -> bool:
 
 
 def _call_with_timeout(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Returns what a function returns, or raises TimeoutError; a call without an answer is abandoned."""
+    """Returns the result of a function, or raises TimeoutError; a call without an answer is abandoned."""
     answer: futures.Future[_T] = futures.Future()
 
     def run() -> None:

@@ -123,7 +123,7 @@ class LoggedStream(io.TextIOBase):
         return int(self._stream.fileno())
 
     def flush(self) -> None:
-        """Writes what the pool's output has buffered."""
+        """Flushes the pool's output."""
         self._stream.flush()
 
     def write(self, text: str) -> int:

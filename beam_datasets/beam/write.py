@@ -376,7 +376,7 @@ def publish_shards(
 
 
 def max_bins(sharding: ShardingOptions, transport: Transport) -> int:
-    """Returns how finely to count: more finely for many shards, and where they may become many."""
+    """Returns the maximum number of bins: more for many shards, and where they may become many."""
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if transport.many_machines else 0))
 
 
@@ -516,12 +516,12 @@ class _Route(beam.DoFn):
         self._collector = BlockCollector(self._spill_dir or "")
 
     def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:
-        """Yields what is sent of an inline block, or of some spilled blocks when they are enough."""
+        """Yields (group, blocks) of an inline block, or of the collected spilled blocks when they are enough."""
         for block in blocks.load():
             yield from map(_tag_runs, self._collector.send(_route(block, plan, self._level)))
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields what is sent of the last spilled blocks."""
+        """Yields (group, blocks) of the last spilled blocks."""
         yield from map(in_window, map(_tag_runs, self._collector.flush()))
 
 
@@ -534,7 +534,7 @@ class _Merge(_Route):
     """((split, task), blocks) -> as `_Route` of the block that they are merged into."""
 
     def process(self, element: Any, plan: planning.Plan) -> Iterator[Any]:
-        """Yields what is sent of some merged blocks when they are enough."""
+        """Yields (group, blocks) of the collected merged blocks when they are enough."""
         return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
     def finish_bundle(self) -> Iterator[Any]:

@@ -170,7 +170,7 @@ def _shards_text(split: MergedSplit) -> str:
 
 
 def _to_come(plan: AppendPlan) -> str:
-    """Returns what is read and written, and what becomes of the keys to delete."""
+    """Returns a text about the records that are read and written, and the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
     rows = [
         [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.size), _shards_text(s)]

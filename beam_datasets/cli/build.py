@@ -146,7 +146,7 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:
-    """Prints what was published; or that it will be, by a job that is not waited for."""
+    """Prints the published splits; or that a job will publish them that is not waited for."""
     say(repr(builder.info.features))
     if not builder.is_prepared():
         say(f"Submitted; it will publish in {directory}")
@@ -306,7 +306,7 @@ def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) 
 
 
 def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
-    """Returns what a run will take, for people."""
+    """Returns an estimate of a run's resources, for people."""
     from beam_datasets.beam.engine import unused_pipeline
     from beam_datasets.beam.generate import units_of
 

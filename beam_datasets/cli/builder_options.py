@@ -95,7 +95,7 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
 
 
 def _dest(name: str) -> str:
-    """Returns where a parser keeps the texts of a builder's option, apart from those of the command."""
+    """Returns the name of the parsed attribute for a builder's option, which differs from those of the command."""
     return f"builder.{name}"
 
 
@@ -223,7 +223,7 @@ def _convert(hint: Any, texts: Sequence[str], default: Any = None) -> Any:
 
 
 def _describe_type(hint: Any) -> str:
-    """Returns what a type accepts, for an error; without None, which is the default of most options that accept it.
+    """Returns a text about the values that a type accepts; without None, the default of most options that accept it.
 
     >>> _describe_type(int | None), _describe_type(typing.Literal["a", "b"]), _describe_type(dict[str, int])
     ('a whole number, such as 8', "'a' or 'b'", 'NAME=VALUE (a whole number), such as a=8')

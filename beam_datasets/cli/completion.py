@@ -53,7 +53,7 @@ def command_of(name: str, file: str) -> Command:
 
 
 def _builders(**_: Any) -> list[str]:
-    """Returns what `build` knows by name."""
+    """Returns the datasets and formats that `build` knows by name."""
     return [*catalog.registered(), *known_names()]
 
 

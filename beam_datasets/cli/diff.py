@@ -39,7 +39,7 @@ new NEW  the version after it, likewise
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints how two versions differ; returns 0 if the new version's number suffices, else 1."""
+    """Prints the differences of two versions; returns 0 if the new version's number suffices, else 1."""
     parsed = COMMAND.parse(args)
     try:
         old, new = open_versions(

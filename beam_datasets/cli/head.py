@@ -222,7 +222,7 @@ slice SLICE  such as 'train[10%:20%]+test'
 
 
 def run_slices(args: Sequence[str]) -> int:
-    """Prints what a slice reads."""
+    """Prints the files and ranges that a slice reads."""
     parsed = SLICES.parse(args)
     published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     parts = [
@@ -333,7 +333,7 @@ def bar(start: int, stop: int, ranges: Sequence[tuple[int, int]], width: int) ->
 
 
 def _character(share: float) -> str:
-    """Returns how a character is filled; with nothing and with all only where that is so."""
+    """Returns the character for a share of a bar; the empty and the full one only for exactly nothing and all."""
     if share < 1e-9:
         return _FILLED[0]
     return _FILLED[-1] if share > 1 - 1e-9 else _FILLED[1 + min(int(share * 3), 2)]

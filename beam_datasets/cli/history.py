@@ -148,7 +148,7 @@ data_dir DATA_DIR  directory of datasets, or one below it
 
 
 def run_gc(args: Sequence[str]) -> int:
-    """Prints what killed runs left, and removes it if asked to; returns 1 if something could not be removed."""
+    """Prints the leftovers of killed runs, and removes them if asked to; returns 1 if one could not be removed."""
     # what other commands take by --data_dir
     parsed = GC.parse([arg.removeprefix("--data_dir=") for arg in with_underscores(args) if arg != "--data_dir"])
     if not 0 <= parsed.older_than < float("inf"):
@@ -179,7 +179,7 @@ def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
 
 
 def _format_age(seconds: float) -> str:
-    """Returns how long ago something was, for people.
+    """Returns the age of something, for people.
 
     >>> _format_age(30), _format_age(5400), _format_age(200_000)
     ('0 min ago', '1.5 h ago', '2.3 days ago')

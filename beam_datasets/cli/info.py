@@ -41,7 +41,7 @@ LIST = Command(
 
 
 def run_info(args: Sequence[str]) -> int:
-    """Prints what a published dataset is."""
+    """Prints a description of a published dataset."""
     parsed = INFO.parse(args)
     published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     if parsed.json:
@@ -63,7 +63,7 @@ def run_info(args: Sequence[str]) -> int:
 
 
 def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
-    """Yields where a materialized dataset came from, a fact a line, and where that came from, indented."""
+    """Yields the lineage of a materialized dataset, a fact a line, with that of its sources indented."""
     yield from (f"{indent}{fact}" for fact in lineage_facts(lineage))
     for number, dataset in enumerate(lineage.datasets):
         words = "of" if number == 0 else "and of"

@@ -93,14 +93,14 @@ def run_materialize(args: Sequence[str]) -> int:
 
 
 def _format_chosen(job: Job, counts: Mapping[str, int]) -> str:
-    """Returns how many records the condition selects."""
+    """Returns a sentence with the number of records that the condition selects."""
     return "\n".join(
         f"{split.name}: selected {counts[split.name]:,} of {split.num_examples:,} records" for split in job.splits
     )
 
 
 def _total(job: Job) -> int | None:
-    """Returns how many bytes the run writes; None if that is not known."""
+    """Returns the number of bytes that the run writes; None if that is not known."""
     if job.plan is not None:
         return job.num_bytes
     return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None

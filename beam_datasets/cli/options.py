@@ -295,7 +295,7 @@ def given(parsed: argparse.Namespace, *functions: Callable[..., Any]) -> dict[st
 
 
 def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
-    """Returns what `--num_shards` asks for; None if it is not given.
+    """Returns the numbers of shards of `--num_shards`; None if it is not given.
 
     >>> num_shards(["8"]), num_shards(["train=8", "test=1"])
     (8, {'train': 8, 'test': 1})

@@ -45,7 +45,7 @@ def plural(number: int, what: str) -> str:
 
 
 def line_width() -> int:
-    """Returns how many columns a line may have; `WIDTH` where standard output is not a terminal."""
+    """Returns the maximum number of columns of a line; `WIDTH` where standard output is not a terminal."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
 
 

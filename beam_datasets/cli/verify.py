@@ -54,7 +54,7 @@ as a pipeline:
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
+    """Prints the findings about a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
     parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
     parsed, rest = parser.parse_known_args(args)
@@ -156,7 +156,7 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
 
 
 def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yields what can be done about each kind of finding, the same once."""
+    """Yields the advice on each kind of finding, each once."""
     kinds: dict[str, dict[str, None]] = {}
     for finding in findings:
         kinds.setdefault(finding.remedy, {})[finding.kind] = None
@@ -179,13 +179,13 @@ def _result(report: Report) -> str:
 
 
 def _format_counts(report: Report) -> str:
-    """Returns what was read: "read 8 shards, 1,000 records, 1.5 MiB"."""
+    """Returns a clause about the amount that was read: "read 8 shards, 1,000 records, 1.5 MiB"."""
     counts = f"{plural(report.num_shards, 'shard')}, {plural(report.num_records, 'record')}"
     return f"read {counts}, {size_text(report.num_bytes)}"
 
 
 def repair_lines(done: Repair) -> Iterator[str]:
-    """Yields what a repair came to as lines for people; its steps only where they were not done."""
+    """Yields the result of a repair as lines for people; its steps only where they were not done."""
     if done.after is None:
         yield from report_lines(done.before, refused=done.refused)
         yield from (f"would write {step}" for step in done.steps)
@@ -197,7 +197,7 @@ def repair_lines(done: Repair) -> Iterator[str]:
 
 
 def repair_json(done: Repair) -> dict[str, object]:
-    """Returns what a repair did as values that JSON expresses."""
+    """Returns the result of a repair as JSON values."""
     return {
         "before": done.before.to_json(),
         "steps": [{"file": step.file, "message": step.message} for step in done.steps],

@@ -112,7 +112,7 @@ def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
 
 
 def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints, Ints]:
-    """Returns where the same content is in two sequences; the first of several with the first of several.
+    """Returns the pairs of places of the same content in two sequences; the first of several with the first of several.
 
     Args:
         old: stored contents of the old examples, by name.
@@ -151,7 +151,7 @@ def diff_split(
     examples: int,
     progress: Callable[[int], object] | None,
 ) -> SplitDiff:
-    """Returns how a split differs that one or both versions have; for the last two arguments see `diff`.
+    """Returns the differences of a split that one or both versions have; for the last two arguments see `diff`.
 
     Raises:
         CorruptRecordError: a record is damaged, or cannot be decoded.
@@ -337,7 +337,7 @@ class SplitRecords:
         return shard, index - int(self.offsets[shard])
 
     def key_order(self) -> KeyOrder:
-        """Returns what the keys of the split are.
+        """Returns the `KeyOrder` of the split's keys.
 
         Raises:
             MetadataError: an index is damaged.
@@ -382,7 +382,7 @@ class SplitRecords:
         return self._block[start : start + count]
 
     def read(self, index: int, function: Callable[[bytes], _Read]) -> _Read:
-        """Returns what a function makes of the record at an index.
+        """Returns the result of a function for the record at an index.
 
         Raises:
             CorruptRecordError: the record is damaged, or the function raises an error.
@@ -401,7 +401,7 @@ class SplitRecords:
             ) from error
 
     def place_of(self, index: int) -> str:
-        """Returns what names the record at an index: its file, byte and number."""
+        """Returns the place of the record at an index: its file, byte and number."""
         number, record = self._place(index)
         return describe_location(self._shard(number), record)
 
@@ -524,7 +524,7 @@ def diff(
     progress: Callable[[int], object] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DatasetDiff:
-    """Returns how two published versions differ, and which version number the changes need.
+    """Returns the differences of two published versions, and the version number that the changes need.
 
     Examples are paired by their keys in one pass over the indexes, or by index if a version has no keys. The records of
     a pair are compared byte by byte, and if they differ, by their decoded values. Memory does not grow with the

@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
-    """Returns how two features differ, and what they share."""
+    """Returns the differences of two features, and the parts that they share."""
     (old_levels, old_inner), (new_levels, new_inner) = _unwrap(old), _unwrap(new)
     dicts = isinstance(old_inner, FeaturesDict) and isinstance(new_inner, FeaturesDict)
     if not dicts or old_levels != new_levels:
@@ -119,7 +119,7 @@ def _rewrap(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnec
 
 
 def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
-    """Returns what a reader gets."""
+    """Returns the properties of a feature that a reader sees: sequences around it, class, shape, dtype and others."""
     levels, inner = _unwrap(feature)
     entries: dict[str, Any] = {}
     for kind, length in levels:
@@ -158,7 +158,7 @@ def _documents(feature: FeatureConnector) -> dict[str, Any]:
 
 
 def _describe_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns what differs in words; '' for nothing."""
+    """Returns the differences in words; '' for none."""
     pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
     return "; ".join(
         _names_difference(one, other)
@@ -255,7 +255,7 @@ class VersionReader:
         return [path for path in {**one, **other} if not is_alike(path)]
 
     def _stored(self, record: Buffer, path: str) -> dict[bytes, bytes]:
-        """Returns what a record stores of the feature at a path."""
+        """Returns the stored values of the feature at a path in a record."""
         entries = self.features_of(record)
         return {
             name: data
@@ -264,7 +264,7 @@ class VersionReader:
         }
 
     def features_of(self, record: Buffer) -> dict[bytes, bytes]:
-        """Returns what a record stores of the features that both versions read alike, by their names in it.
+        """Returns the stored values of the features that both versions read alike, by their names in the record.
 
         Raises:
             ExampleError: it is not a serialized Example.
@@ -277,7 +277,7 @@ class VersionReader:
         }
 
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns what is read differently of two examples: {path: value} of the old one, and of the new one."""
+        """Returns the values that two examples do not share: {path: value} of the old one, and of the new one."""
         one, other = self._shared_old(old), self._shared_new(new)
         differing = self._differing(old, new, one, other)
         return {path: one.get(path) for path in differing}, {path: other.get(path) for path in differing}

@@ -118,7 +118,7 @@ class SplitDiff:
     undecoded_places: tuple[str, ...] = ()
 
     def undecoded_lines(self) -> Iterator[str]:
-        """Yields what to say of values that do not decode, and of the first ones what names them; nothing without."""
+        """Yields lines about values that do not decode, with the names of the first ones; nothing if all decode."""
         if not self.undecoded:
             return
         count = "an example has" if self.undecoded == 1 else f"{self.undecoded:,} examples have"
@@ -288,7 +288,7 @@ def _bump(version: Version, level: Level) -> Version:
 
 
 def _promised_level(old: Version, new: Version) -> Level:
-    """Returns what a step from one version number to a higher one promises.
+    """Returns the promise of a step from one version number to a higher one.
 
     >>> _promised_level(Version("1.0.0"), Version("1.0.1")), _promised_level(Version("1.0.1"), Version("2.0.0"))
     ('PATCH', 'MAJOR')

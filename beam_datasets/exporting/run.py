@@ -72,7 +72,7 @@ def plan_export(
     storage_options: Mapping[str, Any] | None = None,
     source_storage_options: Mapping[str, Any] | None = None,
 ) -> ExportPlan:
-    """Returns what will be done, after checking it; for the arguments see `beam_datasets.export`.
+    """Returns the plan of an export, after checking it; for the arguments see `beam_datasets.export`.
 
     Reads metadata only, and changes nothing.
 
@@ -262,7 +262,7 @@ def _checking_media(make: Make, features: Any) -> Make:
         return make
 
     def checked(records: Any) -> Any:
-        """Returns what `make` returns for the records.
+        """Returns the result of `make` for the records.
 
         Raises:
             FeatureValueError: an image or a sound is damaged.

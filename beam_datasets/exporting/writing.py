@@ -123,7 +123,7 @@ class Output(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns how many bytes were written."""
+        """Returns the number of bytes written."""
         return self.num_bytes
 
     def write(self, data: Any) -> int:
@@ -351,7 +351,7 @@ def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
 
 
 def file_name(name: str) -> str:
-    """Returns what a feature's files are called, without the ending."""
+    """Returns the name of a feature's files, without the extension."""
     return name.replace("/", ".").lower()
 
 

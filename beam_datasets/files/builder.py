@@ -827,7 +827,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return {name: with_sounds(field, name, self._complete_sound) for name, field in self._fields.items()}
 
     def _complete_sound(self, path: str, sound: SoundType) -> SoundType:
-        """Returns what the sounds at a path have in common: what is given, else what the first one has."""
+        """Returns the type of the sounds at a path: properties that are not given are those of the first sound."""
         if is_complete(sound):
             return sound
         for piece in self._pieces(self._all_files):
@@ -974,7 +974,7 @@ def assignment(
     train_until: str | None = None,
     stratify: str | None = None,
 ) -> Assignment | None:
-    """Returns what names the split of each row; None if files do.
+    """Returns the function that names the split of each row; None if files do.
 
     Args:
         splits: split -> the patterns of its files; or its share of the rows of `pattern`; or its range of time, or its

@@ -110,7 +110,7 @@ class _NamePattern(NamedTuple):
 
 
 def _compile_name(name: str) -> _NamePattern | None:
-    """Returns what a name of a pattern matches; None for `**`."""
+    """Returns the compiled pattern of one name of a path; None for `**`."""
     if name == "**":
         return None
     return _NamePattern(re.compile(fnmatch.translate(name)).match, name.startswith(tuple(WILDCARDS)))

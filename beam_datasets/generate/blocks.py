@@ -533,7 +533,7 @@ class BlockBuilder:
         self.reset()
 
     def __len__(self) -> int:
-        """Returns how many examples were collected since the last flush."""
+        """Returns the number of examples collected since the last flush."""
         return len(self._keys)
 
     @property

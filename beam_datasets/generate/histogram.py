@@ -126,7 +126,7 @@ def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
 
 
 def max_bins(num_shards: int) -> int:
-    """Returns how many bins to keep for a number of shards, which is 0 if it is not known yet.
+    """Returns the number of bins to keep for a number of shards, which is 0 if it is not known yet.
 
     >>> max_bins(0) == DEFAULT_BINS, max_bins(20_000)
     (True, 1280000)

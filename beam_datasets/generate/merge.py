@@ -107,7 +107,7 @@ def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
 
 
 def _block_reader(block: Block, stack: contextlib.ExitStack | None) -> Read:
-    """Returns what reads bytes [start, stop) of a block's payload; with a stack, its file is open until that ends."""
+    """Returns the function that reads bytes [start, stop) of a block's payload; with a stack, its file stays open."""
     payload = block.payload
     if isinstance(payload, bytes):
         return lambda start, stop: payload[start:stop]

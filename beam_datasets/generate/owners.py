@@ -129,7 +129,7 @@ def _is_there(pid: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Returns when a process started, in clock ticks since the boot; None if no such process is visible."""
+    """Returns the start of a process, in clock ticks since the boot; None if no such process is visible."""
     stat = _read_stat(pid)
     return int(stat[19]) if stat is not None else None
 

@@ -65,7 +65,7 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
 
 
 def count_units(spill_dirs: Iterable[str]) -> int:
-    """Returns how many units of the source the checkpoints in spill directories contain."""
+    """Returns the number of units of the source in the checkpoints of spill directories."""
     return sum(_count_units(_list_sizes(spill_dir, True)) for spill_dir in spill_dirs)
 
 

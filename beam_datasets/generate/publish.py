@@ -103,7 +103,7 @@ def announce(
     check_against: str | None = None,
     notes: Sequence[str] = (),
 ) -> Publication:
-    """Returns what is going to be published, after checking that it can be; changes nothing.
+    """Returns the publication of a version, after checking that it can be published; changes nothing.
 
     Args:
         info: the dataset's description, without splits.

@@ -292,7 +292,7 @@ def holder(target: str) -> Holder | None:
 
 
 def decision_of(target: str, job: str) -> Decision | None:
-    """Returns what was decided of a run; None if nothing was.
+    """Returns the decision about a run; None if there is none.
 
     Raises:
         StorageError: the record is damaged.

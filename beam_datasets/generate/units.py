@@ -559,7 +559,7 @@ def keeps_units(run: runs.Run, spill_dir: str) -> bool:
 
 
 def hint(spill_dir: str) -> str:
-    """Returns how to continue a failed run."""
+    """Returns the command that continues a failed run, in words if it is not known."""
     resumable = Resumable.load(spill_dir)
     return (resumable and resumable.command) or "the same command with --resume"
 

@@ -153,7 +153,7 @@ def pages(data: bytes) -> tuple[list[Directory], list[Directory]]:
 
 
 def depth(page: Directory) -> int:
-    """Returns how many bits the channels of a page have.
+    """Returns the number of bits of each channel of a page.
 
     Raises:
         InputError: no decoder yields its exact pixels as unsigned integers of 8 or 16 bits.

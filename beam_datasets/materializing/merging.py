@@ -178,7 +178,7 @@ class KeyRanges:
         return any(storage.is_remote(run.files.filename(0)) for run in self.runs)
 
     def count(self, numbers: range) -> list[_RangeCount]:
-        """Returns what is known of consecutive ranges; reads records whose keys are repeated, if they are compared.
+        """Returns the counts of consecutive ranges; reads records whose keys are repeated, if they are compared.
 
         Raises:
             DuplicateKeyError: a key is repeated, and that is an error.
@@ -322,7 +322,7 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
 
 
 def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """Returns how many keys of a run are before each pivot; first 0, and last how many there are."""
+    """Returns the number of keys of a run before each pivot; first 0, and last the number of all keys."""
     places = np.zeros(len(pivots) + 2, np.int64)
     done = before = 0
     for file in run.files:
@@ -527,7 +527,7 @@ def _divide_into_shards(
 
 
 def _num_threads() -> int:
-    """Returns how many threads write shards: one per usable core, at most `MAX_THREADS`."""
+    """Returns the number of threads that write shards: one per usable core, at most `MAX_THREADS`."""
     return min(usable_cores(), MAX_THREADS)
 
 

@@ -173,7 +173,7 @@ def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.
 def read_stored_keys(
     dataset: ReadOnlyBuilder, number: int, runs: Mapping[str, Sequence[SortedRun]], column: str | None, options: str
 ) -> RowKeys:
-    """Returns what reads the keys of a published dataset from the column of which they were made.
+    """Returns the function that reads the keys of a published dataset from the column of which they were made.
 
     Args:
         dataset: the dataset.

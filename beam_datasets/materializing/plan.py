@@ -135,7 +135,7 @@ class Job:
         return sum(split.num_bytes for split in self.splits)
 
     def num_shards(self, split: SelectedSplit) -> int | None:
-        """Returns how many shards a split will have; None if that is known only after the run.
+        """Returns the number of shards of a split; None if that is known only after the run.
 
         Raises:
             BeamDatasetsError: more are asked for than there are examples.
@@ -155,7 +155,7 @@ class Job:
         return plan_copy(self.splits, self.sharding) if known else None
 
     def count_chosen(self) -> dict[str, int]:
-        """Returns how many examples of each split are kept; reads the sources if that depends on the examples.
+        """Returns the number of kept examples of each split; reads the sources if it depends on the examples.
 
         Raises:
             CorruptRecordError: a record is damaged.
@@ -175,7 +175,7 @@ class Job:
 
 
 def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[RecordRange]) -> Lineage:
-    """Returns where a dataset came from, with the positions of its keys that follow from what was prepared."""
+    """Returns the lineage of a dataset, with the positions of its keys that follow from the prepared records."""
     counts: Counter[tuple[str, int]] = Counter()
     for part in prepared:
         counts[part.split, part.run] += part.file.take
@@ -202,7 +202,7 @@ def plan_job(
     min_shard_size: int | None = None,
     max_shard_size: int | None = None,
 ) -> Job:
-    """Returns what is to be done; for the arguments see `beam_datasets.materialize`.
+    """Returns the planned job; for the arguments see `beam_datasets.materialize`.
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
@@ -351,7 +351,7 @@ def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) 
 
 
 def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
-    """Returns which dataset is written.
+    """Returns the identity of the dataset to write.
 
     Args:
         to: its name, or a part of it.
@@ -427,7 +427,7 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
 
 
 def described(builder: ReadOnlyBuilder) -> SourceDataset:
-    """Returns what a manifest records of a source; not where it is, so that copies of it give the same."""
+    """Returns the description of a source for a manifest; without its place, so that copies of it give the same."""
     name, manifest = (builder.name, builder.config_name, str(builder.version)), builder.manifest
     if manifest is not None:
         return SourceDataset(*name, manifest.digest, "manifest", manifest.source)
@@ -471,7 +471,7 @@ MAX_THREADS = 8
 
 
 def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir: str | None) -> Publication:
-    """Returns what is going to be published, with the directory of intermediate files, checked.
+    """Returns the publication, with the directory of intermediate files, after checking it.
 
     Args:
         job: the planned job.

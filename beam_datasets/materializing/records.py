@@ -508,7 +508,7 @@ def _describe_user_error(error: Exception) -> str:
 
 
 def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
-    """Returns what is to be copied of a range: records of the source's shard, or a file that is written for it.
+    """Returns the records to copy of a range: those in the source's shard, or in a file that is written for it.
 
     Args:
         whole: the range of records.

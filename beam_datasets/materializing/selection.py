@@ -90,7 +90,7 @@ class SortedRun:
         return self.built_from or self.name
 
     def example(self, index: int) -> str:
-        """Returns what names an example of the source's split in errors."""
+        """Returns the name, in errors, of the example at an index of the source's split."""
         return self.built_from or f"{self.name}:{self.split}[{index}:{index + 1}]"
 
 
@@ -136,7 +136,7 @@ class SelectedSplit:
         return FileInstructions.concatenate(run.files for run in self.runs)
 
     def lineage(self, counts: Sequence[int] | None = None) -> SplitLineage:
-        """Returns what the manifest records of the split, if the order is kept.
+        """Returns the lineage of the split for the manifest, for records in the order of the source.
 
         Args:
             counts: number of written examples of each run; None for all.

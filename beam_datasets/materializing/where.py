@@ -272,7 +272,7 @@ def _limiting(connection: Any) -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """Returns how much memory this process has written to; 0 where the system does not say."""
+    """Returns the bytes of memory that this process has written to; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[5]) * resource.getpagesize()

@@ -284,7 +284,7 @@ class DatasetInfo(DatasetIdentity):
 
     @classmethod
     def from_json_text(cls, text: str | bytes, *, path: str, directory: str = "") -> DatasetInfo:
-        """Returns what a dataset_info.json says; `to_json_text` gives the same text back.
+        """Returns the content of a dataset_info.json; `to_json_text` gives the same text back.
 
         Features and metadata are in other files: `replace(features=..., metadata=...)` adds them.
 

@@ -71,7 +71,7 @@ def hash_key(split: str, key: Key) -> bytes:
 
 
 def hash_keys(split: str, keys: Sequence[Any]) -> bytes:
-    """Returns what `hash_key` gives for many keys, one after the other, 16 bytes each.
+    """Returns the results of `hash_key` for many keys, one after the other, 16 bytes each.
 
     >>> hash_keys("train", [5, 6]) == hash_key("train", 5) + hash_key("train", 6)
     True
@@ -103,7 +103,7 @@ def ordered_key(key: int | np.integer[Any]) -> bytes:
 
 
 def ordered_keys(keys: Sequence[Any]) -> bytes:
-    """Returns what `ordered_key` gives for many keys, one after the other, 16 bytes each.
+    """Returns the results of `ordered_key` for many keys, one after the other, 16 bytes each.
 
     Raises:
         InvalidKeyError: see `ordered_key`.

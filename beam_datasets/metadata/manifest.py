@@ -217,7 +217,7 @@ class Lineage:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], *, path: str) -> Lineage:
-        """Returns what the field `source` of a manifest says.
+        """Returns the lineage in the field `source` of a manifest.
 
         Args:
             value: the field.
@@ -369,7 +369,7 @@ class Manifest:
 
     @classmethod
     def from_text(cls, text: str | bytes, *, path: str) -> Manifest:
-        """Returns what a manifest.json says.
+        """Returns the content of a manifest.json.
 
         Args:
             text: the file's content.
@@ -533,7 +533,7 @@ class Inputs:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Inputs | None:
-        """Returns what an inputs.json contains; None if it is damaged.
+        """Returns the content of an inputs.json; None if it is damaged.
 
         >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
         Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None, checksums={})

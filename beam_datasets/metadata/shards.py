@@ -52,7 +52,7 @@ class FileInstruction:
 def choose_num_shards(
     num_examples: int, num_bytes: int, *, min_shard_size: int = MIN_SHARD_SIZE, max_shard_size: int = MAX_SHARD_SIZE
 ) -> int:
-    """Returns how many shards a split gets: the largest count that fits.
+    """Returns the number of shards of a split: the largest count that fits.
 
     A count fits where no shard would be smaller than `min_shard_size` or larger than `max_shard_size`, and no shard
     empty. Among those that fit it is the largest power of two up to 1024; beyond 1024 shards the smallest multiple
@@ -92,7 +92,7 @@ def _many_shards(fewest: int, most: int, num_examples: int) -> int:
 
 
 def shard_ends(num_examples: int, num_shards: int) -> list[int]:
-    """Returns where each shard ends, as ranks in the split: round(num_examples * i / num_shards), halves to even.
+    """Returns the end of each shard, as a rank in the split: round(num_examples * i / num_shards), halves to even.
 
     >>> shard_ends(23, 4), shard_ends(5, 2)
     ([6, 12, 17, 23], [2, 5])

@@ -66,7 +66,7 @@ class SplitByHash:
 
     @cached_property
     def _stops(self) -> list[int]:
-        """Returns where the part of each split ends in the range of hashes, [0, `_HASHES`); in their order."""
+        """Returns the end of each split's part of the range of hashes, [0, `_HASHES`), in the order of the splits."""
         return [int(stop * _HASHES) for stop in accumulate(share_of(each) or 0 for each in self.shares.values())]
 
     def __call__(self, *values: Any) -> str:
@@ -90,7 +90,7 @@ def depends_on_key(options: str) -> bool:
 
 
 def meaning_of(options: str) -> Any:
-    """Returns what the options mean by which rows were split, so that it can be compared.
+    """Returns the meaning of the options by which rows were split, in a form that can be compared.
 
     >>> meaning_of("--splits train=80% --splits test=20%") == meaning_of("--splits train=0.8 --splits test=.2")
     True

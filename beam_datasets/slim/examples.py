@@ -211,7 +211,7 @@ class TFExampleDecoder(_Decoder):
     def __init__(
         self, keys_to_features: Mapping[str, FixedLen | VarLen], items_to_handlers: Mapping[str, ItemHandler]
     ) -> None:
-        """Takes what is stored under each key, and what makes each item of the values of some keys.
+        """Creates a decoder of the parser of each key's value, and the handler of each item.
 
         Raises:
             TypeError: a feature is neither FixedLen nor VarLen.
@@ -237,7 +237,7 @@ class TFSequenceExampleDecoder(_Decoder):
         keys_to_sequence_features: Mapping[str, FixedLenSequence | VarLen],
         items_to_handlers: Mapping[str, ItemHandler],
     ) -> None:
-        """Takes what is stored under each key, of the context and of each time step, and what makes each item of it.
+        """Creates a decoder of the parsers of the context's and the time steps' values, and the handler of each item.
 
         Raises:
             TypeError: a feature is of a kind that is not allowed there.

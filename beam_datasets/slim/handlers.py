@@ -85,7 +85,7 @@ class ItemHandlerCallback(ItemHandler):
         super().__init__(self.keys)
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
-        """Returns what the function returns."""
+        """Returns the result of the function."""
         return self.func({key: keys_to_tensors[key] for key in self.keys})
 
 
@@ -142,7 +142,7 @@ class Tensor(ItemHandler):
 
 
 class LookupTensor(Tensor):
-    """Returns what Tensor does, with each of its elements looked up."""
+    """Returns the item of `Tensor`, with each of its elements looked up."""
 
     def __init__(
         self,

@@ -267,7 +267,7 @@ class _Readers:
         self._records: list[Iterator[tuple[RecordPlace, bytes]] | None] = [None] * len(self._places)
 
     def checkpoint(self) -> PassCheckpoint:
-        """Returns where the readers are; after an error of reading, before the record that it was about."""
+        """Returns the places of the readers; after an error of reading, before the record that it was about."""
         places = [location and list(location) for location in self._places]
         return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
 
@@ -494,7 +494,7 @@ class DatasetDataProvider:
         self._go(saved.epoch, saved.position, copy.deepcopy(readers))
 
     def _fingerprint(self) -> dict[str, str]:
-        """Returns what the order depends on; the names of the files as a hash."""
+        """Returns the facts that determine the order; the names of the files as a hash."""
         names = "\n".join(storage.basename(path) for path in self._files)
         digest = hashlib.sha256(names.encode()).hexdigest()[:24]
         reader = self._dataset.reader

@@ -144,7 +144,7 @@ def unknown_names(request: StatisticsRequest) -> tuple[str, ...]:
 
 
 def saved_path(directory: str) -> str:
-    """Returns where the statistics of a whole dataset are saved: beside the version's directory, never in it.
+    """Returns the path of the statistics of a whole dataset: beside the version's directory, never in it.
 
     >>> saved_path("/data/digits/1.0.0")
     '/data/digits/.stats/1.0.0.json'

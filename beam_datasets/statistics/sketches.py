@@ -231,7 +231,7 @@ class DistinctValues:
 
 
 def _counter_indices(hashes: Codes, row: int) -> NDArray[Any]:
-    """Returns which counter of a row belongs to each hash."""
+    """Returns the index of the counter that belongs to each hash."""
     return (mixed(hashes ^ np.uint64(row << 56)) % np.uint64(COLUMNS)).astype(np.intp)
 
 
@@ -410,7 +410,7 @@ def _sum_by_code(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArra
 
 
 def _bits_too_many(bins: Codes) -> int:
-    """Returns how many more bits to leave out, so that at most `MAX_BINS` bins are occupied."""
+    """Returns the number of further bits to leave out, so that at most `MAX_BINS` bins are occupied."""
     if len(bins) <= MAX_BINS:
         return 0
     # Adjacent bins become one if they differ in no bit that is kept; the MAX_BINS-th largest difference must go.
@@ -433,7 +433,7 @@ def histogram(spread: Spread) -> dict[str, Any]:
     edges = bar_edges(*_range(spread), whole=whole)
 
     def below(edge: Any) -> int:
-        """Returns how many numbers are less than an edge; a bin that the edge divides is interpolated."""
+        """Returns the count of numbers below an edge; a bin that the edge divides is interpolated."""
         index = bisect_left(highs, edge)
         if index == len(lows) or lows[index] >= edge:
             return totals[index]

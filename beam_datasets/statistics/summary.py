@@ -392,7 +392,7 @@ def image_size(data: bytes) -> tuple[int, int, int] | None:
 
 
 def _truncate_texts(values: list[bytes], kind: str) -> NDArray[Any]:
-    """Returns what to show of texts; nothing for files, which are only counted."""
+    """Returns the texts, each cut after the bytes that are shown; b"" for files, which are only counted."""
     shown = np.empty(len(values), STRING)
     shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
     return shown

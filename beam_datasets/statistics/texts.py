@@ -55,7 +55,7 @@ def notebook_tables(name_and_version: str, digest: str, slices: Mapping[str, Any
 
 
 def _cells(feature: dict[str, Any]) -> list[str]:
-    """Returns what a row of a table says of a feature, behind its name."""
+    """Returns the cells of a feature's row in a table, without its name."""
     labels = sorted(feature.get("labels", ()), key=lambda label: -label[2])
     top = [(number if name is None else name, count) for number, name, count in labels] or feature.get("top", [])
     numbers = (number_text(feature[name]) if name in feature else "" for name in ("min", "mean", "max"))

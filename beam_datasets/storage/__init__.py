@@ -230,7 +230,7 @@ def usage(path: PathLike) -> Usage:
 
 
 def freed(paths_: Iterable[PathLike]) -> int:
-    """Returns how many bytes removing files and directories frees: on a disk, those of files without other names.
+    """Returns the bytes that removing files and directories frees: on a disk, those of files without other names.
 
     Raises:
         FileNotFoundError: there is nothing at one of them.

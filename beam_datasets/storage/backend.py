@@ -219,7 +219,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def take_requests() -> Requests:
-    """Returns what this process has read and written since the last call, and the processor time that it has used."""
+    """Returns the requests and bytes of this process since the last call, and the processor time that it has used."""
     global _taken_seconds
     with _lock:
         before, _taken_seconds = _taken_seconds, time.process_time()

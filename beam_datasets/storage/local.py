@@ -264,7 +264,7 @@ def _create_in_place(path: str, data: Buffer) -> None:
 
 
 def usage(path: str) -> Usage:
-    """Returns what a file or a directory takes."""
+    """Returns the bytes that a file or a directory takes."""
     statuses = _all_at(path)
     num_bytes = sum(each.st_size for each in statuses if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
     return Usage(num_bytes, max(each.st_mtime for each in statuses))
@@ -282,7 +282,7 @@ def _all_at(path: str) -> list[os.stat_result]:
 
 
 def freed(paths: Iterable[str]) -> int:
-    """Returns how many bytes removing files and directories frees: those of files without a name elsewhere."""
+    """Returns the bytes that removing files and directories frees: those of files without a name elsewhere."""
     files = [each for path in paths for each in _all_at(path) if stat.S_ISREG(each.st_mode)]
     names = Counter((each.st_dev, each.st_ino) for each in files)
     last = {(each.st_dev, each.st_ino): each for each in files}
@@ -409,7 +409,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _stat_regular(path: str) -> os.stat_result:
-    """Returns what the system says of a regular file; of anything else, an OSError says what it is."""
+    """Returns the status of a regular file; for anything else, raises an OSError that names its kind."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)

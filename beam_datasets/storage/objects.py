@@ -164,7 +164,7 @@ def size(path: str) -> int:
 
 
 def _head(path: str) -> Any:
-    """Returns what the store reports of an object: a dict with "size" in bytes, "last_modified" and others."""
+    """Returns the store's metadata of an object: a dict with "size" in bytes, "last_modified" and others."""
     obstore, store, key = _resolve_store(path)
     count_read(0)
     return _read_again(path, lambda: obstore.head(store, key))
@@ -250,7 +250,7 @@ def file_sizes(path: str) -> dict[str, int]:
 
 
 def usage(path: str) -> Usage:
-    """Returns what an object and all below take."""
+    """Returns the size of an object and of all below, in bytes."""
     items = list(_list_below(path)) or [_head(path)]
     return Usage(sum(item["size"] for item in items), max(item["last_modified"].timestamp() for item in items))
 
@@ -281,7 +281,7 @@ def remove_tree(path: str) -> None:
 
 
 def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
-    """Yields what the store reports of each object below."""
+    """Yields the store's metadata of each object below."""
     obstore, store, key = _resolve_store(path)
     last: list[str] = []  # of those yielded, after which a listing that was cut off goes on
 
@@ -432,7 +432,7 @@ class _CutError(StorageError):
 
 
 def _read_again(path: str, read: Callable[[], T]) -> T:
-    """Returns what `read` does; if an answer was cut off, calls it again, as obstore does for other failures."""
+    """Returns the result of `read`; if an answer was cut off, calls it again, as obstore does for other failures."""
     for number in range(_MAX_ATTEMPTS):
         try:
             with _naming_object(path):

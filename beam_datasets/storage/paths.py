@@ -300,7 +300,7 @@ def _options_of_root(root: str) -> StoreOptions | None:
 
 
 def _share_options() -> None:
-    """Writes what is registered to a file that only this user reads, for processes that this one starts.
+    """Writes the registered options to a file that only this user reads, for processes that this one starts.
 
     On Linux the file is in memory and ends with this process, however that ends: a file on a disk would keep secrets
     after a kill.

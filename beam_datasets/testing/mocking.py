@@ -109,7 +109,7 @@ class _Mocked:
         self._as_dataset: Any = ReadOnlyBuilder.as_dataset
 
     def as_dataset(self, builder: Any, split: Any, options: dict[str, Any]) -> Any:
-        """Returns what `as_dataset` of the builder does, of random examples."""
+        """Returns the datasets of `as_dataset` of the builder, of random examples."""
         info = self._info(builder)
         if split is None:
             split = {name: name for name in info.splits}

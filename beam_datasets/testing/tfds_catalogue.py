@@ -38,7 +38,7 @@ def load_tfds_builder(module: str, name: str = "Builder") -> Any:
 
 
 def _rename_module(module: str) -> str:
-    """Returns which module stands for one of TFDS."""
+    """Returns the name of the module here that stands for a module of TFDS."""
     for theirs in (f"{_TFDS}.public_api", f"{_TFDS}.core"):
         if (module == theirs or module.startswith(f"{theirs}.")) and not f"{module}.".startswith(_OF_BUILDERS):
             return _OURS + module.removeprefix(_TFDS)

@@ -99,7 +99,7 @@ class Expected:
         self._find_unexpected()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what workers need: not the names and contents of files."""
+        """Returns the expectations that workers need: without the names and contents of files."""
         return self.__dict__ | {"names": None, "manifest_text": None, "_texts": {}}
 
     @property
@@ -278,7 +278,7 @@ class Expected:
                     self._find(INFO_FILE, "metadata", message)
 
     def _splits(self) -> Iterator[ExpectedSplit]:
-        """Yields what each split should contain: by the manifest, else dataset_info.json, else the names of files."""
+        """Yields the expected content of each split, by the manifest, dataset_info.json or the names of files."""
         if self.manifest is not None:
             for name, columns in self.manifest.splits.items():
                 template = self._template(self.manifest.name, name, columns.num_shards)
@@ -339,7 +339,7 @@ class Expected:
 
 
 def read_expected(dataset_dir: str) -> Expected:
-    """Returns what a dataset's directory should contain.
+    """Returns the expected content of a dataset's directory.
 
     Args:
         dataset_dir: the directory, or its URL.

@@ -110,7 +110,7 @@ def examine_again(old: Examination, changed: Collection[str]) -> Examination:
 def _read_shards(
     expected: Expected, names: Sequence[str], decode: bool, jobs: int | None, counter: _Counter
 ) -> list[ShardFacts]:
-    """Returns what shards contain, in the order of their names."""
+    """Returns the content of shards, in the order of their names."""
     checks = RecordChecks.of(expected.record_features(decode=decode), decode=decode)
 
     def read(name: str) -> ShardFacts:
@@ -292,7 +292,7 @@ class _Shard:
             yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
 
     def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
-        """Returns what is wrong with an index that is not the published one."""
+        """Returns the problem of an index that is not the published one."""
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
             reasons.append(self._difference(index, index.mismatch))
@@ -351,7 +351,7 @@ def _of_key_order(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator
 
 
 def _order_problem(last: bytes | None, first: bytes | None, before: str) -> str | None:
-    """Returns what is wrong with the first key of an index after the index `before`."""
+    """Returns the problem of the first key of an index after the index `before`."""
     if last is None or first is None or last < first:
         return None  # damaged keys have a finding of their own
     if last == first:

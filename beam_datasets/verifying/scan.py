@@ -184,7 +184,7 @@ class RecordChecks:
         return problems_by_record
 
     def _damaged_files(self, records: list[bytes]) -> Iterator[tuple[int, str]]:
-        """Yields what `files` finds, apart from records that do not fit the features."""
+        """Yields the damages that `files` finds, without records that do not fit the features."""
         assert self.files is not None
         try:
             yield from list(self.files(records))
@@ -220,7 +220,7 @@ class RecordChecks:
 
 
 def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] = lambda num_bytes: None) -> ShardFacts:
-    """Returns what a shard and its index contain; what cannot be read is part of the result, not an error.
+    """Returns the content of a shard and its index; a part that cannot be read is a fact in the result, not an error.
 
     Args:
         path: path of the shard.

@@ -306,7 +306,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, str] | None) -> tuple[Catalogue, str]:
-    """Returns what is shown, and the version that is opened first; '' for the list of all.
+    """Returns the catalogue to show, and the version to open first; '' for the list of all.
 
     Args:
         dataset: a name shows all versions of its dataset; a directory that version, or the datasets in it.

@@ -87,7 +87,7 @@ class Catalogue:
     def load_code(
         self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None, number: int = 1
     ) -> dict[str, str]:
-        """Returns what loads the examples of a page: Python, and a command that makes a dataset of them.
+        """Returns the code that loads the examples of a page: Python, and a command that makes a dataset of them.
 
         Args:
             published: the version that is shown.
@@ -134,7 +134,7 @@ def default_slice(published: ReadOnlyBuilder) -> str:
 
 
 def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
-    """Returns what a version is: description, features, splits, shards and lineage."""
+    """Returns the facts of a version: description, features, splits, shards and lineage."""
     published = catalogue.open(name)
     info = published.info
     return {
