@@ -95,6 +95,11 @@ class Rearranged(Operation):
         """Returns the items at positions: those of the child operation at `sources(positions, epoch)`."""
         return self.child.fetch(self.sources(positions, epoch), epoch)
 
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the items at spans of positions; see `_fetch_ahead`."""
+        num_positions = _MAX_REMOTE_FETCHED if self.is_remote else _MAX_FETCHED
+        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(num_positions))), epoch)
+
 
 class Slice(Rearranged):
     """The items at a range of positions, as for `skip` and `take`."""
@@ -172,11 +177,6 @@ class Shuffle(Rearranged):
         self.child = child
         self._seed = seed
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
-
-    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at the positions; see `_fetch_ahead`."""
-        num_positions = _MAX_REMOTE_FETCHED if self.is_remote else _MAX_FETCHED
-        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(num_positions))), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -506,32 +506,32 @@ def positions_of(spans: Spans) -> Ints:
     return positions
 
 
-def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
+def _fetch_ahead(rearranged: Rearranged, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
     """Yields the items at positions in blocks. For remote files, the next block is fetched ahead in a thread.
 
     The blocks grow up to a number of bytes and items. It is larger for remote files: the more items are fetched at
     once, the nearer they are to each other.
 
     Args:
-        shuffled: the shuffle, which has the source of each position.
-        positions: arrays of shuffled positions.
+        rearranged: the operation, which has the source of each position.
+        positions: arrays of its positions.
         epoch: at least 0.
     """
     max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
-    if shuffled.is_remote:  # each fetch waits for the store
+    if rearranged.is_remote:  # each fetch waits for the store
         max_bytes, max_items, growth = _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED, 4
-    max_fetched = int(min(max(max_bytes / max(shuffled.item_bytes, 1), 1), max_items))
+    max_fetched = int(min(max(max_bytes / max(rearranged.item_bytes, 1), 1), max_items))
 
     def calls() -> Iterator[Any]:
         """Yields functions that fetch the next block."""
         count = min(_BLOCK, max_fetched)
         for batch in positions:
-            sources, start = shuffled.sources(batch, epoch), 0
+            sources, start = rearranged.sources(batch, epoch), 0
             while start < len(sources):
-                yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
+                yield functools.partial(rearranged.child.fetch, sources[start : start + count], epoch)
                 start, count = start + count, min(growth * count, max_fetched)
 
-    return prefetch_results(calls(), threads=int(shuffled.is_remote))
+    return prefetch_results(calls(), threads=int(rearranged.is_remote))
 
 
 def collect_blocks(items: Iterator[Any]) -> Iterator[Items]:

@@ -1,0 +1,49 @@
+"""An operation as CONTRIBUTING.md describes one: each n-th example. It is only here."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beam_datasets as bd
+from beam_datasets.reading.index.transforms import Ints, Operation, Rearranged
+from tests.cases import cases
+from tests.reading.conftest import write_dataset
+
+
+class Every(Rearranged):
+    """Each n-th item, beginning with the first one."""
+
+    def __init__(self, child: Operation, n: int) -> None:
+        self.child = child
+        self._n = n
+        super().__init__(-(-child.length // n), child.item_bytes, (*child.texts, f"every({n})"))
+
+    def sources(self, positions: Ints, epoch: int) -> Ints:
+        """Returns the child's position for each position."""
+        return positions * self._n
+
+
+def every(dataset: Any, n: int) -> Any:
+    return dataset._with(Every(dataset._operation, n))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: Any) -> Any:
+    directory = write_dataset(tmp_path_factory.mktemp("every") / "1.0.0", {"train": [40, 7, 53]})
+    return bd.builder_from_directory(directory).as_dataset("train").map(lambda example: int(example["id"]))
+
+
+@cases(60)
+@given(st.integers(1, 30), st.none() | st.integers(0, 9), st.integers(0, 2), st.integers(0, 40), st.integers(1, 3))
+def test_each_nth_example(whole: Any, n: int, seed: int | None, epoch: int, read: int, workers: int) -> None:
+    below = whole if seed is None else whole.shuffle(seed)
+    expected = list(below.iterate(epoch=epoch))[::n]
+    dataset = every(below, n)
+    assert len(dataset) == len(expected)
+    iterator = dataset.iterate(epoch=epoch)
+    first = [next(iterator) for _ in range(min(read, len(expected)))]
+    assert first + list(dataset.iterate(state=iterator.get_state())) == expected
+    parts = [list(dataset.shard(worker, workers, block=1).iterate(epoch=epoch)) for worker in range(workers)]
+    assert [sorted(part) for part in parts] == [sorted(expected[worker::workers]) for worker in range(workers)]
