@@ -28,7 +28,7 @@ from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.features.trees import iter_nested_features
+from beam_datasets.features.trees import iter_nested_features, join_steps
 from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
@@ -90,13 +90,14 @@ class Where:
         connection = _connect(duckdb)
         names = self._names(connection, features, columns)
         schema = pa.schema([(name, columns[name][0]) for name in names])
-        source = f" FROM {_TABLE}" if names else ""
+        table = _unused_name(features)
+        source = f" FROM {table}" if names else ""
 
         def evaluated(query: str, arrays: list[Any]) -> tuple[str, Any]:
             """Returns the type of a query's only column, and its values."""
-            if names:
-                connection.register(_TABLE, pa.table(arrays, schema=schema))
             try:
+                if names:
+                    connection.register(table, pa.table(arrays, schema=schema))
                 with _limiting(connection):
                     result = connection.execute(query)
                     return str(result.description[0][1]), next(iter(result.fetchnumpy().values()))
@@ -170,6 +171,9 @@ class Where:
             if name in known and known[name] not in columns:
                 feature = features[known[name]]
                 raise self._error(f"feature {known[name]!r}, {feature!r}, has no column\n{pointed}", columns)
+            if alike := _names_alike(name, features):
+                message = f"features {alike} differ only in upper and lower case, which SQL takes for one name"
+                raise self._error(f"{message}. Use a filter in Python\n{pointed}", columns)
         for node in nodes:
             sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
             if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
@@ -239,6 +243,29 @@ def _connect(duckdb: Any) -> Any:
     connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _unused_name(features: Any) -> str:
+    """Returns a name for a table that no feature has at any depth: SQL would take `name.field` for a column of it."""
+    names = {step.lower() for _, steps, _ in iter_nested_features(features) for step in steps}
+    table = _TABLE
+    while table in names:
+        table += "_"
+    return table
+
+
+def _names_alike(name: str, features: Any) -> str:
+    """Returns the names that SQL cannot tell apart, such as "'a.x', 'a.X'", of a feature or inside it; '' if none.
+
+    Args:
+        name: the feature's name in lower case.
+        features: the features of the dataset.
+    """
+    by_lower_case: dict[tuple[str, ...], list[str]] = {}
+    for _, steps, _ in iter_nested_features(features):
+        if steps[0].lower() == name:
+            by_lower_case.setdefault(tuple(step.lower() for step in steps), []).append(join_steps(steps))
+    return next((", ".join(map(repr, alike)) for alike in by_lower_case.values() if len(alike) > 1), "")
 
 
 _lock = threading.Lock()
@@ -390,7 +417,8 @@ def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     is_text = feature.dtype == STRING
     if not is_text and feature.dtype.kind not in "biuf":
         return None
-    kind = pa.string() if is_text else pa.from_numpy_dtype(feature.dtype)
+    dtype = np.dtype(np.float32) if feature.dtype == np.float16 else feature.dtype  # DuckDB has no half floats
+    kind = pa.string() if is_text else pa.from_numpy_dtype(dtype)
     stored = pa.binary() if is_text else kind
     for _ in range(levels + len(feature.shape)):
         kind, stored = pa.list_(kind), pa.list_(stored)

@@ -321,3 +321,30 @@ def test_an_expression_that_takes_long(records: list[bytes], monkeypatch: Any) -
         chosen(records)
     assert time.monotonic() - began < 10
     assert Where("n > 20").compile(TREE)(records) == [21, 22]
+
+
+@pytest.mark.parametrize(
+    "tree,row,expression,words",
+    [
+        ({"Size": np.int64, "size": np.int64}, {"Size": 1, "size": 9}, "size > 6", "'Size', 'size' differ only in"),
+        ({"s": {"A": np.int64, "a": np.int64}}, {"s": {"A": 1, "a": 9}}, "s['a'] > 6", r"'s\.A', 's\.a' differ only in"),
+    ],
+)
+def test_names_that_sql_cannot_tell_apart(tree: Any, row: Any, expression: str, words: str) -> None:
+    features = F.FeaturesDict({**tree, "other": np.int64})
+    with pytest.raises(BeamDatasetsError, match=words):
+        Where(expression).compile(features)
+    record = F.compile_encoder(features)({**row, "other": 7})
+    assert Where("other > 6").compile(features)([record]) == [0]
+
+
+def test_a_feature_with_the_name_of_the_table() -> None:
+    features = F.FeaturesDict({"examples": {"n": np.int64, "examples_": np.int64}, "n": np.int64})
+    records = [F.compile_encoder(features)({"examples": {"n": i, "examples_": i}, "n": 9 - i}) for i in range(10)]
+    assert Where("examples.n > 6 and n >= 0").compile(features)(records) == [7, 8, 9]
+
+
+def test_half_floats() -> None:
+    features = F.FeaturesDict({"x": np.float16, "many": F.Sequence(np.float16)})
+    records = [F.compile_encoder(features)({"x": i / 4, "many": [i / 4]}) for i in range(8)]
+    assert Where("x > 1 and many[1] < 1.75").compile(features)(records) == [5, 6]
