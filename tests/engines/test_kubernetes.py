@@ -1,6 +1,6 @@
 """The manifests of the Flink deployment, which a real API server of Kubernetes accepts.
 
-`make test-kubernetes` builds the server, which takes Go and minutes once; elsewhere these tests are skipped.
+`make test-kubernetes` builds the server, which takes Go and minutes once; elsewhere the tests that use it are skipped.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import json
 import os
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ MANIFESTS = ROOT / "templates" / "flink" / "kubernetes"
 OPERATOR = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 TOKEN = "a-token-of-the-tests"
 DEPLOYMENTS = "/apis/flink.apache.org/v1beta1/namespaces/default/flinkdeployments"
+PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 pytestmark = pytest.mark.slow
@@ -82,6 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         f"--cert-dir={folder / 'certificates'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",  # no controller makes the account of pods
         "--service-account-issuer=https://127.0.0.1",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
@@ -121,10 +124,25 @@ def test_the_deployment_is_accepted(server: ApiServer) -> None:
     status, answer = server.dry_run(DEPLOYMENTS, deployment)
     assert status == 201, answer
     assert answer["spec"]["flinkConfiguration"] == deployment["spec"]["flinkConfiguration"]
-    deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"][1]["comand"] = []
+    [pool] = answer["spec"]["taskManager"]["podTemplate"]["spec"]["initContainers"]
+    assert pool["restartPolicy"] == "Always"
+    deployment["spec"]["taskManager"]["podTemplate"]["spec"]["initContainers"][0]["comand"] = []
     status, answer = server.dry_run(DEPLOYMENTS, deployment)
     assert status == 400
-    assert 'unknown field "spec.taskManager.podTemplate.spec.containers[1].comand"' in answer["message"]
+    assert 'unknown field "spec.taskManager.podTemplate.spec.initContainers[0].comand"' in answer["message"]
+
+
+def test_the_pod_of_a_task_manager_is_accepted(server: ApiServer) -> None:
+    """The operator makes a pod of the template; the definition of a FlinkDeployment does not check what pods allow."""
+    pod = manifest("flink-deployment.yaml")["spec"]["taskManager"]["podTemplate"]
+    pod |= {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taskmanager"}}
+    pod["spec"]["containers"][0]["image"] = "flink"  # as the operator adds it
+    status, answer = server.dry_run(PODS, pod)
+    assert status == 201, answer
+    del pod["spec"]["initContainers"][0]["restartPolicy"]  # then it has to end before the TaskManager starts
+    status, answer = server.dry_run(PODS, pod)
+    assert status == 422
+    assert "startupProbe" in answer["message"]
 
 
 def test_the_job_is_accepted(server: ApiServer) -> None:
@@ -143,7 +161,7 @@ def test_the_launcher_fits_the_deployment() -> None:
     pod = job["spec"]["template"]["spec"]
     [server], [launcher] = pod["initContainers"], pod["containers"]
     options = dict(part.removeprefix("--").split("=") for part in launcher["command"] if "=" in part)
-    [_, workers] = deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"]
+    [workers] = deployment["spec"]["taskManager"]["podTemplate"]["spec"]["initContainers"]
     assert options["environment_config"] == f"localhost:{workers['command'][-1]}"
     assert options["flink_master"] == f"{deployment['metadata']['name']}-rest:8081"
     assert f"--flink-master={options['flink_master']}" in server["command"]
@@ -153,3 +171,19 @@ def test_the_launcher_fits_the_deployment() -> None:
     assert int(options["sdk_worker_parallelism"]) == slots
     assert int(options["parallelism"]) == slots * deployment["spec"]["taskManager"]["replicas"]
     assert workers["volumeMounts"] == launcher["volumeMounts"]
+    assert server["startupProbe"]["tcpSocket"]["port"] == int(options["job_endpoint"].rpartition(":")[2])
+
+
+def test_the_probe_of_the_pool(tmp_path: Path) -> None:
+    """It fails until the pool of the manifest listens."""
+    [workers] = manifest("flink-deployment.yaml")["spec"]["taskManager"]["podTemplate"]["spec"]["initContainers"]
+    port = free_port()
+
+    def here(command: list[str]) -> list[str]:
+        """Returns a command of the container as it runs on this machine."""
+        return [sys.executable, *(word.replace("50000", str(port)) for word in command[1:])]
+
+    probe = here(workers["startupProbe"]["exec"]["command"])
+    assert subprocess.run(probe, capture_output=True, check=False).returncode
+    with served(here(workers["command"]), port, tmp_path / "pool.log", cwd=ROOT):
+        assert not subprocess.run(probe, capture_output=True, check=False).returncode
