@@ -123,7 +123,20 @@ def adopt(
 def _make_identity(
     files: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
 ) -> DatasetIdentity:
-    """Returns the identity of the dataset, with its directory."""
+    """Returns the identity of the dataset, with its directory.
+
+    Args:
+        files: the files to adopt, grouped by split.
+        directory: root of the new directory if `new` is True, otherwise the directory of the files.
+        name: name of the dataset; None takes it from the names of the files, or from the directory above that of a
+            version.
+        version: version of the dataset; None takes it from the name of `directory` if that is a version, otherwise
+            '1.0.0'.
+        new: whether the files are copied to <directory>/<name>/<version>; if not, they stay in `directory`.
+
+    Returns:
+        The name, the version and the directory of the dataset.
+    """
     folder = storage.basename(directory)
     is_version = not new and Version.is_valid(folder)
     above = storage.basename(storage.dirname(directory)) if is_version else None
@@ -190,7 +203,18 @@ class _Checks:
 
 
 def _adopt_shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
-    """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
+    """Checks a file, copies it to `target`, and writes its index; returns a row of ShardColumns.
+
+    Args:
+        checks: checks of its records.
+        path: path of the TFRecord file.
+        target: path of the shard; equal to `path` if the file stays where it is.
+        write: function (path, content) that writes a file.
+
+    Returns:
+        (number of examples, size of the records without framing, size of the file, CRC-32C of the file, CRC-32C of the
+        index file); sizes are in bytes.
+    """
     crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
         writer = None if path == target else stack.enter_context(storage.open_writer(target))
@@ -232,6 +256,12 @@ def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]
 
 def _check_records(checks: _Checks, path: str, chunk: tfrecord.Chunk, records: list[bytes]) -> None:
     """Checks the names of the features in a file's first record, and that each record of a chunk decodes as a whole.
+
+    Args:
+        checks: checks of the records.
+        path: path of the file, for errors.
+        chunk: the chunk, with its position in the file.
+        records: the records of the chunk, without framing.
 
     Raises:
         CorruptRecordError, FeatureValueError: one is not an example of the dataset; the error names the place.
@@ -303,7 +333,15 @@ def _write_metadata(
     directory: str,
     write: Write,
 ) -> None:
-    """Writes the metadata; the last file makes the directory a published dataset."""
+    """Writes the metadata; the last file makes the directory a published dataset.
+
+    Args:
+        info: description of the dataset, without splits.
+        templates: split -> template of the names of its shards.
+        splits: split -> facts about its shards.
+        directory: directory of the files, which may be a staging directory.
+        write: function (path, content) that writes a file.
+    """
     split_infos = [
         SplitInfo(name, list(c.num_examples), sum(c.num_bytes), templates[name]) for name, c in splits.items()
     ]

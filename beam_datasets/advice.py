@@ -208,7 +208,13 @@ def _warn_of_buffer_size(seed: int) -> None:
 
 
 def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """Returns the text of each argument, and of the receiver as `ds`: its source if known, otherwise its value."""
+    """Returns the text of each argument, and of the receiver as `ds`: its source if known, otherwise its value.
+
+    Args:
+        function_name: name of the function as the user calls it, such as 'batch'.
+        values: the call's arguments: name -> value.
+        names: names of the function's parameters without `self`, in order.
+    """
     call = _written_call(function_name)
     fields = {name: _abbreviate(value) for name, value in values.items()}
     fields |= {**dict(zip(names, call.positional)), **call.keywords}

@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """Returns an argument that must be an integer.
 
+    Args:
+        name: name of the argument, for errors.
+        value: the argument: an int, or an object with `__index__`, such as a NumPy integer; not a bool.
+        at_least: smallest valid number; None for no limit.
+        at_most: largest valid number; None for no limit.
+
     Raises:
         TypeError: it is not an integer.
         ValueError: it is less than `at_least`, or more than `at_most`.
+
+    >>> integer("batch_size", 32, at_least=1)
+    32
     """
     try:
         number = operator.index(value)

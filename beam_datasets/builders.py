@@ -543,7 +543,7 @@ class DatasetBuilder:
         verify_ssl: bool = True,
         max_downloads: int | None = None,
     ) -> DownloadSettings:
-        """Returns the settings of downloads for such options of `build`."""
+        """Returns the settings of downloads. For the arguments, see `build`, which has the same ones."""
         above = self._download_root or self._root
         root = Path.home() / "beam_datasets" if storage.is_remote(above) else Path(above)
         checksums = self.checksums_file()
@@ -826,7 +826,13 @@ def _is_iterated(source: ExampleSource) -> bool:
 
 
 def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> ExampleSource:
-    """Returns a source of the first examples of a split; what Beam makes is not cut."""
+    """Returns a source of the first examples of a split. A Beam source is returned unchanged.
+
+    Args:
+        split: name of the split.
+        sources: split -> its source; splits whose sources are read together are cut together.
+        count: maximum number of examples, at least 1.
+    """
     from beam_datasets.generate.units import SourceUnits, read_together
 
     source = sources[split]

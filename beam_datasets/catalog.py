@@ -182,7 +182,13 @@ def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, Versio
 
 
 def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
-    """Returns a sentence about the version that a bare name means, if one above this is published; '' otherwise."""
+    """Returns a sentence about the version that a bare name means, if one above this is published; '' otherwise.
+
+    Args:
+        label: name of the dataset without a version, such as 'digits' or 'digits/small'.
+        dataset_dir: directory of the version; other versions are beside it.
+        version: the version.
+    """
     published = [Version(name) for name in _subdirs(storage.dirname(dataset_dir)) if Version.is_valid(name)]
     highest = max(published, default=Version(version))
     if highest <= Version(version):
@@ -197,7 +203,14 @@ _warned: set[str] = set()  # directories of versions that a higher one was named
 
 
 def _warn_of_higher(name: str, config: str | None, directory: str, root: str) -> None:
-    """Warns once if the version of a builder's code is not the highest published one, which other processes read."""
+    """Warns once if the version of a builder's code is not the highest published one, which other processes read.
+
+    Args:
+        name: name of the dataset.
+        config: name of its config; None if it has none.
+        directory: directory of the version of the builder's code.
+        root: root of the datasets, in which higher versions are searched for.
+    """
     chosen = Version(storage.basename(directory))
     highest = max(list_versions(name, config, data_dir=root), default=chosen)
     if highest > chosen and directory not in _warned:
@@ -445,7 +458,16 @@ def _join_config(name: str, config: str | None) -> str:
 
 
 def _folder(root: str, name: str, config: str | None = None) -> str:
-    """Returns the path of the directory of a dataset, or of one of its configs."""
+    """Returns the path of the directory of a dataset, or of one of its configs.
+
+    Args:
+        root: root of the datasets.
+        name: name of the dataset.
+        config: name of a config; None or '' for the dataset's own directory.
+
+    >>> _folder("/data", "digits"), _folder("/data", "digits", "small")
+    ('/data/digits', '/data/digits/small')
+    """
     return storage.join(root, name, *([check_config_name(config)] if config else []))
 
 

@@ -319,6 +319,11 @@ class DownloadManager:
     def _checked(self, path: Path, url: str, recorded: Checksum | None) -> Path:
         """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
 
+        Args:
+            path: path of the file or directory.
+            url: URL that the builder gave, under which the checksum is recorded.
+            recorded: the recorded checksum; None if there is none.
+
         Raises:
             DownloadError: it does not exist, or differs.
         """
@@ -456,6 +461,11 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     """Unpacks an archive to a directory that appears when all of it is there; a compressed file to a file.
 
     Of members with the same path the last one is kept, as by tar.
+
+    Args:
+        path: the archive or compressed file.
+        method: format of `path`.
+        target: path of the new directory; of the new file for GZIP and BZIP2.
 
     Raises:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
@@ -785,7 +795,13 @@ def _parse_header_number(header: str | None) -> int | None:
 
 
 def _bar(part: Path, start: int, length: int | None) -> Any:
-    """Returns a bar of tqdm for a file's bytes, which shows nothing unless standard error is a terminal."""
+    """Returns a bar of tqdm for a file's bytes, which shows nothing unless standard error is a terminal.
+
+    Args:
+        part: path of the partial file, '<digits>-<name>.part'; the bar shows the name.
+        start: number of bytes that are there already.
+        length: number of bytes that follow; None if it is unknown.
+    """
     from tqdm import tqdm
 
     name = part.name.partition("-")[2].removesuffix(".part")

@@ -120,7 +120,7 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
 
 def _corrupt(problem: str, path: str, offset: int, record: int | None, repairable: bool) -> CorruptRecordError:
-    """Returns a `CorruptRecordError`; for pickle, which passes all arguments by position."""
+    """Returns an error with arguments that pickle passes by position; for them, see `CorruptRecordError`."""
     return CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
 
 

@@ -565,7 +565,10 @@ class DividedStream(Divided):
     def state_after(
         self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
     ) -> dict[str, Any]:
-        """Raises a TypeError: how far a stream has read depends on the examples."""
+        """Raises a TypeError whatever the arguments are: how far a stream has read depends on the examples.
+
+        `examples`, `batches` and `start` exist because the `state_after` of a divided dataset has them.
+        """
         raise TypeError("a stream has no state_after(): use torchdata's StatefulDataLoader, or num_workers=0.")
 
 
@@ -858,7 +861,7 @@ def _subclass_torch_class(our_class: type[Any], torch_class_name: str) -> type[A
 
 
 def _build_map_style(dataset: Any, even: str | None, block: int | None) -> Any:
-    """Returns a `MapStyle` that is a torch.utils.data.Dataset too."""
+    """Returns a `MapStyle` that is a torch.utils.data.Dataset too. For the arguments, see `MapStyle`."""
     return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block)
 
 

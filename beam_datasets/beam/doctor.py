@@ -155,7 +155,13 @@ def _examine_place(purpose: str, folder: str) -> Iterator[Finding]:
 
 
 def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: Sequence[str]) -> Iterator[Finding]:
-    """Runs a job of probes and yields findings about its workers."""
+    """Runs a job of probes and yields findings about its workers.
+
+    Args:
+        engine: the engine that runs the job.
+        folders: directories that the workers must be able to read and write.
+        packages: names of modules that the workers must be able to import.
+    """
     token = uuid.uuid4().hex
     for folder in folders:
         storage.write_bytes(storage.join(folder, "token"), token.encode())

@@ -379,7 +379,13 @@ class _EncodeUnits(beam.DoFn):
 
 
 def report_progress(transport: Transport, split: str, encoder: EncodeBlocks) -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager that reports an encoder's progress in its bundle from time to time."""
+    """Returns a context manager that reports an encoder's progress in its bundle from time to time.
+
+    Args:
+        transport: transport options, with the directory and the interval of reports.
+        split: name of the split, for the report.
+        encoder: the encoder of the bundle, which counts examples and bytes.
+    """
     logged_at = time.monotonic()
 
     def encoded() -> tuple[int, int]:

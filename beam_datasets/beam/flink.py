@@ -259,6 +259,11 @@ def prepare_flink(options: PipelineOptions) -> None:
 def _check_version(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:
     """Checks that the job server that Beam starts has the cluster's version of Flink.
 
+    Args:
+        cluster: the cluster, whose URL is in the error.
+        overview: response of the cluster to /overview; 'flink-version' is read.
+        options: Beam's options, with `flink_version` and `job_endpoint`.
+
     Raises:
         EngineError: the versions differ.
     """
@@ -274,6 +279,11 @@ def _check_version(cluster: FlinkCluster, overview: dict[str, Any], options: Pip
 
 def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:
     """Checks that the cluster has the slots that the job needs, free or not.
+
+    Args:
+        cluster: the cluster, whose URL is in the error.
+        overview: response of the cluster to /overview; 'slots-total' and 'taskmanagers' are read.
+        options: Beam's options, from which the number of needed slots follows.
 
     Raises:
         EngineError: it has fewer, and starts no TaskManagers for a job.

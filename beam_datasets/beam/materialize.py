@@ -185,7 +185,17 @@ def _flow(begin: Begin, job: Job, publication: Publication, transport: Transport
 
 
 def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
-    """Builds the flow that keeps the order."""
+    """Builds the flow that copies the shards of a job without changing the order of the records.
+
+    Args:
+        begin: the pipeline, or its beginning.
+        job: the dataset to write.
+        publication: the announced version and its staging directory.
+        transport: `spill_dir` is the directory for prepared records.
+
+    Returns:
+        The PCollection of the published version.
+    """
     start = begin | "Start" >> beam.Create([publication], reshuffle=False)
     if job.plan is not None:
         plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
@@ -209,7 +219,17 @@ def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport
 
 
 def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
-    """Builds the flow that makes a new order."""
+    """Builds the flow that writes the records of a job in a new order.
+
+    Args:
+        begin: the pipeline, or its beginning.
+        job: the dataset to write; `job.reshuffle` is the salt of the order.
+        publication: the announced version and its staging directory.
+        transport: how records are sent to the shards.
+
+    Returns:
+        The PCollection of the published version.
+    """
     sources, numbers = _ranges(begin, job)
     shift = histograms.hash_shift(max_bins(job.sharding, transport))
     reader = _ReadBlocks(job.transform, job.reshuffle or "", transport, shift)
@@ -280,7 +300,13 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
 
 
 def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
-    """Copies a shard, counts it in Beam's metrics, and returns it; `shard` is (split number, shard number)."""
+    """Copies a shard, counts it in Beam's metrics, and returns it.
+
+    Args:
+        shard: (split number, shard number), both from 0.
+        plan: plan of all shards.
+        destination: the staging directory.
+    """
     return counted(count_written(copy_shard(plan, shard, destination)))
 
 

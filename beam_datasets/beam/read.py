@@ -117,6 +117,12 @@ class ReadDataset(beam.PTransform):
 def _check_options(with_ids: Any, decode: bool, decoders: Any, range_bytes: int | None) -> None:
     """Checks that the options of `ReadDataset` are valid and fit together.
 
+    Args:
+        with_ids: must be True, False or 'index'.
+        decode: whether records are decoded.
+        decoders: decoders of some features; None for none.
+        range_bytes: size of a range in bytes, at least 1; None to choose it by the slice's size.
+
     Raises:
         ValueError: an option is invalid, or `decoders` is given without decoding.
     """

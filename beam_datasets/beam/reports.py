@@ -243,6 +243,12 @@ def run_stats(request: StatisticsRequest, options: EngineOptions, *, report: str
 def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:
     """Checks that there is a place for a report that the workers and this machine see.
 
+    Args:
+        engine: the engine that runs the pipeline.
+        report: path of the report file; None for a temporary one.
+        shared_disk: whether the workers of a remote runner see this machine's paths.
+        what: what the workers write, for errors, such as 'the statistics'.
+
     Raises:
         ValueError: there is none, or no file can be written there.
     """

@@ -579,7 +579,13 @@ def _join(
     destination: shard_writer.Destination,
     plan: planning.Plan,
 ) -> shard_writer.WrittenShard:
-    """Joins the parts of one shard; adds the storage requests of this process to the shard."""
+    """Joins the parts of one shard; adds the storage requests of this process to the shard.
+
+    Args:
+        element: ((split, index of the shard), the shard's parts in any order).
+        destination: the staging directory.
+        plan: the plan, which has the number of shards of each split.
+    """
     (split, _), parts = element
     return counted(shard_writer.join_parts(parts, plan.split(split).num_shards, destination))
 

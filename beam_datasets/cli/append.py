@@ -129,7 +129,13 @@ def _parse_request(text: str) -> BuilderRequest:
 
 
 def _with_config_of(dataset: str, options: AppendOptions, request: BuilderRequest) -> BuilderRequest:
-    """Returns the request, with the config of the published version if it names none and its builder has that one."""
+    """Returns the request; if it names no config, with that of the published version, if its builder has it.
+
+    Args:
+        dataset: name or directory of the published version.
+        options: options of the append, which open the published version.
+        request: the builder whose rows are appended.
+    """
     if request.config or not request.builder.BUILDER_CONFIGS:
         return request
     _, info = options.open_parent(dataset)

@@ -133,7 +133,13 @@ def run(args: Sequence[str]) -> int:
 
 
 def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:
-    """Makes the checks that `build` makes before a job, also of the engine's servers."""
+    """Makes the checks that `build` makes before a job, also of the engine's servers.
+
+    Args:
+        builder: builder of the dataset.
+        parsed: parsed options of the command.
+        beam_options: options for Beam, such as '--runner=FlinkRunner'.
+    """
     from beam_datasets.beam.generate import prepare
     from beam_datasets.beam.running import check_servers
 
@@ -146,7 +152,13 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:
-    """Prints the published splits; or that a job will publish them that is not waited for."""
+    """Prints the features and the published splits, or that a submitted job will publish them.
+
+    Args:
+        builder: builder of the dataset.
+        directory: directory of the version.
+        seconds: duration of the build.
+    """
     say(repr(builder.info.features))
     if not builder.is_prepared():
         say(f"Submitted; it will publish in {directory}")
@@ -181,7 +193,16 @@ def _confirm_overwrite(builder: DatasetBuilder, parsed: argparse.Namespace) -> N
 
 
 def _try_build(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> int:
-    """Builds the first examples of each split in a temporary place, and shows them."""
+    """Builds the first examples of each split in a temporary place, and shows them.
+
+    Args:
+        builder: builder of the dataset.
+        parsed: parsed options of the command; `parsed.trial` is the number of examples of each split.
+        beam_options: options for Beam, such as '--runner=FlinkRunner'.
+
+    Returns:
+        The exit code, 0.
+    """
     from beam_datasets.cli import head
 
     refused = {name: getattr(parsed, name) for name in ("overwrite", "resume", "check_against", "dry_run")}

@@ -207,6 +207,11 @@ def _names_for_typing(module: str) -> dict[str, Any]:
 def _convert(hint: Any, texts: Sequence[str], default: Any = None) -> Any:
     """Returns the value of a type that texts mean. Of several texts for one value, the last counts.
 
+    Args:
+        hint: the type, such as `int | None`.
+        texts: texts of the option, one for each time it occurs in the command.
+        default: default value of the argument, from which the type is derived if the hint does not determine it.
+
     >>> _convert(int | None, ["5"]), _convert(list[float], ["1", "2"]), _convert(dict[str, int], ["a=1"])
     (5, [1.0, 2.0], {'a': 1})
 

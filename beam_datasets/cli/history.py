@@ -190,7 +190,16 @@ def _format_age(seconds: float) -> str:
 
 
 def _give_up(job: str, leftovers: Sequence[Leftover], root: str) -> int:
-    """Gives up a run, or finishes it if it had decided to publish."""
+    """Gives up a run, or finishes it if it had decided to publish.
+
+    Args:
+        job: id of the run.
+        leftovers: the leftovers in `root`, with those of other runs.
+        root: root of the datasets.
+
+    Returns:
+        The exit code, 0.
+    """
     runs = [leftover for leftover in leftovers if leftover.kind == "run" and leftover.job == job]
     if not runs:
         known = ", ".join(str(leftover.job) for leftover in leftovers if leftover.kind == "run")
@@ -203,7 +212,16 @@ def _give_up(job: str, leftovers: Sequence[Leftover], root: str) -> int:
 
 
 def _remove(abandoned: Sequence[Leftover], root: str, older_than: float) -> int:
-    """Removes leftovers, one after another, and prints what came of it."""
+    """Removes leftovers one after another, and prints how many were removed.
+
+    Args:
+        abandoned: the leftovers.
+        root: root of the datasets.
+        older_than: seconds without a change after which a leftover counts as abandoned.
+
+    Returns:
+        The exit code: `FAILED` if one could not be removed, otherwise 0.
+    """
     removed, failed = [], 0
     for leftover in abandoned:
         try:

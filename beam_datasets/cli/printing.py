@@ -77,6 +77,13 @@ def table(
     If lines were wider than the terminal, columns of `fold` have several lines a row, and those of `short` are cut, to
     12 characters at least.
 
+    Args:
+        header: names of the columns.
+        rows: the cells of each row. An int is printed with separators of thousands.
+        left: indices of the columns that are aligned left; the others are aligned right.
+        short: indices of the columns that may be cut.
+        fold: indices of the columns that may be folded.
+
     >>> print(table(["split", "examples"], [["train", 1000]]))
     split  examples
     train     1,000
@@ -210,7 +217,14 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
 
 
 def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
-    """Yields the parts of a line: numbers, the rate since the last line, and the estimated time left."""
+    """Yields the parts of a line: numbers, the rate since the last line, and the estimated time left.
+
+    Args:
+        done: progress now.
+        last: progress at the last line.
+        seconds: time since the last line.
+        since_start: time since the start of the run, in seconds.
+    """
     if done.shards_written:
         rate = max(done.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
         yield f"{plural(done.shards_written, 'shard')} written, {size_text(done.bytes_written)}"

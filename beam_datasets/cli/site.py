@@ -178,7 +178,16 @@ class _Site:
         self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
 
     def media(self, name: str, split: str, index: int, path: str, item: int, **_: Any) -> str:
-        """Writes a small image or a sound, and returns its path in the version's folder; '' for a damaged image."""
+        """Writes a small image or a sound, and returns its path in the version's folder; '' for a damaged image.
+
+        Args:
+            name: name of the dataset, with its version.
+            split: expression of the slice.
+            index: index of the example in the slice.
+            path: path of the feature.
+            item: index of the image in the feature.
+            **_: other arguments of the URL, which are ignored.
+        """
         published = self.catalogue.open(name)
         try:
             data, kind = media(published, split, index, path, item, 96)
@@ -260,6 +269,11 @@ class _Site:
         """Returns text about the differences between a version and the one before; None if it is not known.
 
         The text is saved in changes.json, and read from there if the digests of both versions are the same.
+
+        Args:
+            published: the version.
+            previous: name of the version before, such as 'digits:1.0.0'.
+            compares: whether to compare the versions if no text is saved.
         """
         old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
@@ -396,13 +410,25 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
 
 
 def _file(name: str, url: str, digest: str) -> dict[str, Any]:
-    """Returns the description of a Parquet file in the vocabulary Croissant, a `cr:FileObject` as values of JSON."""
+    """Returns the description of a Parquet file in the vocabulary Croissant, a `cr:FileObject` as values of JSON.
+
+    Args:
+        name: identifier of the file, such as 'sample-train'.
+        url: URL of the file, or its path relative to the site.
+        digest: SHA-256 of the file, in hexadecimal digits.
+    """
     kind = {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": "application/x-parquet"}
     return kind | {"contentUrl": url, "sha256": digest}
 
 
 def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) -> dict[str, Any]:
-    """Returns Croissant's RecordSet of a sample; mixed or unknown types of values become sc:Text."""
+    """Returns Croissant's RecordSet of a sample; mixed or unknown types of values become sc:Text.
+
+    Args:
+        split: name of the split.
+        rows: the rows of the sample: path of a feature -> value; at least one.
+        features: features of the dataset, for columns whose values are all None.
+    """
     fields = []
     for path in filter(None, rows[0]):  # a column of Croissant has a name
         values = [row[path] for row in rows if row.get(path) is not None]

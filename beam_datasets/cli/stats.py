@@ -119,7 +119,13 @@ def embedded_images(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
     published = opened(statistics.directory)
 
     def url(index: int, path: str, item: int) -> str:
-        """Returns an image as a `data:` URL with a small PNG; "" for a damaged image."""
+        """Returns an image as a `data:` URL with a small PNG; "" for a damaged image.
+
+        Args:
+            index: index of the example in the slice.
+            path: path of the feature.
+            item: index of the image in the feature.
+        """
         with contextlib.suppress(FeatureError):  # a damaged image
             image = media(published, expression, index, path, item, 96)[0]
             return f"data:image/png;base64,{base64.b64encode(image).decode()}"
@@ -129,7 +135,13 @@ def embedded_images(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
 
 
 def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
-    """Computes statistics in this process, or by Beam if that is asked for or takes less time."""
+    """Computes statistics by Beam if options ask for it or it probably takes less time; otherwise in this process.
+
+    Args:
+        request: the requested statistics.
+        parsed: parsed options of the command.
+        beam_options: options for Beam, such as '--runner=FlinkRunner'.
+    """
     asked = beam_options or parsed.report or parsed.shared_disk or (parsed.num_workers or 1) > 1
     pays = parsed.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
@@ -141,7 +153,13 @@ def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_option
 
 
 def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:
-    """Saves the statistics of a whole dataset, and returns "saved in <path>"; '' if they are not saved."""
+    """Saves the statistics of a whole dataset, and returns "saved in <path>"; '' if they are not saved.
+
+    Args:
+        statistics: the statistics.
+        request: the request that they answer, which knows whether they are those of the whole dataset.
+        parsed: parsed options of the command; `parsed.save` is False with --no_save.
+    """
     if not parsed.save or not request.whole:
         return ""
     try:

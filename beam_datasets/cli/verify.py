@@ -67,7 +67,15 @@ def run(args: Sequence[str]) -> int:
 
 
 def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Checks that the options go together."""
+    """Checks that the options go together.
+
+    It raises a UsageError, or ends the process, if they do not.
+
+    Args:
+        parsed: parsed options of the command.
+        unknown_args: arguments that are not options of the command; with --beam they are Beam's.
+        parser: parser whose `error` ends the process.
+    """
     if unknown_args and not parsed.beam:
         parser.error(f"unknown option {unknown_args[0]}; options of Beam need --beam")
     needs = {

@@ -167,7 +167,15 @@ def diff_split(
 def _diff_split(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, examples: int, progress: Callable[[int], object] | None
 ) -> SplitDiff:
-    """Compares the records of a split that both versions have, paired by key or, if that is impossible, by index."""
+    """Compares the records of a split that both versions have, paired by key or, if that is impossible, by index.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        reader: reader of both versions.
+        examples: maximum number of examples of each kind of difference in the result.
+        progress: called with the number of records compared since the last call; None for no calls.
+    """
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
@@ -215,7 +223,13 @@ class _Undecodable:
     places: list[str] = field(default_factory=list)
 
     def add(self, records: SplitRecords, index: int, problem: str) -> None:
-        """Adds an example, if there is a problem."""
+        """Adds an example, if there is a problem.
+
+        Args:
+            records: the records of the split.
+            index: index of the example in the split.
+            problem: description of the problem; '' if there is none.
+        """
         self.count += bool(problem)
         if problem and len(self.places) < SHOWN_UNDECODED:
             self.places.append(f"{records.place_of(index)}: {problem}")
@@ -224,7 +238,18 @@ class _Undecodable:
 def _compare_pairs(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs, undecodable: _Undecodable
 ) -> tuple[Ints, int]:
-    """Returns the pairs that are read differently, and how many of other bytes are read alike."""
+    """Returns the pairs whose values differ, and the number of pairs whose bytes differ but whose values are equal.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        reader: reader of both versions.
+        pairs: the pairs to compare.
+        undecodable: gets the examples with values that do not decode.
+
+    Returns:
+        (pairs, number): `pairs` is an int64 array of shape (n, 2) with the old and the new index of each.
+    """
     changed, num_alike = [], 0
     for i, j, one, other in differing(old, new, pairs):
         try:
@@ -242,7 +267,14 @@ def _compare_pairs(
 
 
 def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
-    """Returns why examples cannot be paired by keys, in words; '' if they can."""
+    """Returns the reason, as text, why examples cannot be paired by keys; '' if they can.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        old_order: facts about the keys of `old`.
+        new_order: facts about the keys of `new`.
+    """
     for records, order, which in ((old, old_order, "old"), (new, new_order, "new")):
         if not order.present:
             return f"the {which} version has no {'keys' if len(records) else 'examples'}"
@@ -252,7 +284,14 @@ def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, 
 
 
 def _pair_ascents(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
-    """Yields the pairs of each range in which keys ascend; a dataset that was generated has one."""
+    """Yields the pairs of each range in which keys ascend; a dataset that was generated has one.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        old_order: facts about the keys of `old`; its ranges are paired with those of `new_order`, in order.
+        new_order: facts about the keys of `new`.
+    """
     for mine, theirs in zip(itertools.pairwise(old_order.starts), itertools.pairwise(new_order.starts)):
         yield from pair_by_keys(old.keys(*mine), new.keys(*theirs))
 
@@ -475,6 +514,13 @@ def _with_moved(
     """Returns the kinds of differences after looking for records that are elsewhere.
 
     Paired by index, an example that is inserted makes pairs of all that follow differ, and they are moved.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        reader: reader of both versions.
+        kinds: kind -> its examples, for the kinds 'changed', 'removed' and 'added'; all of their indices are kept.
+        by_index: whether examples were paired by index; then changed pairs are taken apart.
     """
     changed, mine, theirs = kinds["changed"], kinds["removed"].old, kinds["added"].new
     if by_index:
@@ -500,7 +546,15 @@ def _with_moved(
 def _examples(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, kinds: dict[ChangeKind, _Some], count: int
 ) -> Iterator[ExampleChange]:
-    """Yields the first examples of each kind, decoded."""
+    """Yields the first examples of each kind, decoded.
+
+    Args:
+        old: records of the split in the old version.
+        new: records of the split in the new version.
+        reader: reader of both versions.
+        kinds: kind -> its examples, by their indices.
+        count: maximum number of examples of each kind.
+    """
     for kind in KINDS:
         changes = kinds[kind]
         for i, j in itertools.zip_longest(changes.old[:count].tolist(), changes.new[:count].tolist()):
@@ -595,6 +649,11 @@ def open_versions(
 
 def _choose_splits(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
     """Returns the names of the splits to compare, each once; those of both versions if `splits` is None.
+
+    Args:
+        old: the old version.
+        new: the new version.
+        splits: name of a split, or several names; None for all.
 
     Raises:
         SplitError: neither version has one of the splits.

@@ -52,7 +52,13 @@ class Comparison:
 
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
-    """Returns the differences of two features, and the parts that they share."""
+    """Returns the differences of two features, and the parts that they share.
+
+    Args:
+        old: the feature in the old version.
+        new: the feature in the new version.
+        path: path of the feature; '' for all features.
+    """
     (old_levels, old_inner), (new_levels, new_inner) = _unwrap(old), _unwrap(new)
     dicts = isinstance(old_inner, FeaturesDict) and isinstance(new_inner, FeaturesDict)
     if not dicts or old_levels != new_levels:
@@ -66,7 +72,13 @@ def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "
 
 
 def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Comparison:
-    """Compares two dicts feature by feature; a feature that only one of them has counts as added or removed."""
+    """Compares two dicts feature by feature; a feature that only one of them has counts as added or removed.
+
+    Args:
+        old: the features in the old version.
+        new: the features in the new version.
+        path: path of the dicts; '' for the top level.
+    """
     changes: list[FeatureChange] = []
     shared_old: dict[str, FeatureConnector] = {}
     shared_new: dict[str, FeatureConnector] = {}
@@ -87,7 +99,13 @@ def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Compariso
 
 
 def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
-    """Compares two features as a whole; they share nothing if a reader gets different values or types from them."""
+    """Compares two features as a whole; they share nothing if a reader gets different values or types from them.
+
+    Args:
+        old: the feature in the old version.
+        new: the feature in the new version.
+        path: path of the feature.
+    """
     if read := _describe_difference(_read_properties(old), _read_properties(new)):
         return Comparison((FeatureChange(path, "changed", read),))
     stored = _describe_difference(_select_entries(old, _STORED), _select_entries(new, _STORED))
@@ -243,7 +261,14 @@ class VersionReader:
         return not self._differing(old, new, one, other), is_damaged
 
     def _differing(self, old: Buffer, new: Buffer, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-        """Returns the paths of the values of two records, `one` and `other`, that are not alike."""
+        """Returns the paths of the values that differ between two records.
+
+        Args:
+            old: record of the old version.
+            new: record of the new version.
+            one: values of `old`: path -> value, with an `Undecoded` for what does not decode.
+            other: values of `new`, likewise.
+        """
 
         def is_alike(path: str) -> bool:
             """Returns whether two records have the same value at a path; undecodable values are compared as stored."""

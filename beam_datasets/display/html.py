@@ -44,7 +44,16 @@ def text(value: object) -> Html:
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], caption: object = "") -> Html:
-    """Returns a table; cells that are not `Html` are escaped."""
+    """Returns a table as HTML. Cells that are not `Html` are escaped.
+
+    Args:
+        header: cells of the first row.
+        rows: cells of the other rows.
+        caption: text above the table; '' for none.
+
+    >>> str(table(["a"], [[1]], "A & B"))[:37]
+    '<table><caption>A &amp; B</caption><t'
+    """
     head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in header)
     body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     titled = f"<caption>{text(caption)}</caption>" if caption else ""

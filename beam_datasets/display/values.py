@@ -78,7 +78,13 @@ def _quote(value: bytes | str, width: int) -> str:
 
 
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
-    """Returns a scalar or a short vector in full, and the dtype, shape and range of other arrays."""
+    """Returns a scalar or a short vector as text, in full; of other arrays the dtype, the shape and the range.
+
+    Args:
+        array: the NumPy array.
+        feature: feature of the value, which has names of labels; None if it is unknown.
+        width: approximate maximum number of characters.
+    """
     if array.dtype.hasobject:
         return _format_items(array.tolist(), feature, width) if array.ndim else value_text(array.item(), feature, width)
     if not array.ndim:
@@ -115,7 +121,16 @@ def _format_number(number: Any, dtype: Any, feature: FeatureConnector | None) ->
 
 
 def _format_items(values: list[Any], feature: FeatureConnector | None, width: int) -> str:
-    """Returns a list whose items share the width."""
+    """Returns a list as text; its items share the width.
+
+    Args:
+        values: the items; only the first ones are shown if there are many.
+        feature: feature of the items; None if it is unknown.
+        width: approximate maximum number of characters.
+
+    >>> _format_items([1, 2], None, 60)
+    '[1, 2]'
+    """
     each = max(_MIN_WIDTH, width // max(1, min(len(values), _SHOWN)) - 2)
     shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
     more = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
@@ -123,7 +138,13 @@ def _format_items(values: list[Any], feature: FeatureConnector | None, width: in
 
 
 def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
-    """Returns a ragged array as text: a short one as lists, else "1,000 rows of 5,000 items, int64, 0 to 9"."""
+    """Returns a ragged array as text: a short one as lists, else "1,000 rows of 5,000 items, int64, 0 to 9".
+
+    Args:
+        value: the ragged array.
+        feature: feature of the value; None if it is unknown.
+        width: approximate maximum number of characters of a short array.
+    """
     flat = value.flat_values
     if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
         return _format_items(value.to_list(), feature, width)

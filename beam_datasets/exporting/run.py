@@ -222,7 +222,12 @@ def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contex
 
 
 def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
-    """Writes a shard into the staging directory; done again, or twice at once, it writes the same.
+    """Writes a shard into the staging directory. A second call, also at the same time, writes the same bytes.
+
+    Args:
+        plan: plan of the export.
+        split: name of the split.
+        shard: index of the shard, from 0.
 
     Raises:
         BeamDatasetsError: a record is damaged or cannot be written; it names file, byte and record.

@@ -69,7 +69,14 @@ class Format:
             self.package()
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
-        """Returns the name of a shard."""
+        """Returns the file name of a shard.
+
+        Args:
+            dataset: name of the dataset.
+            split: name of the split.
+            shard: index of the shard, from 0.
+            num_shards: number of shards of the split.
+        """
         return f"{split}-{shard:05d}-of-{num_shards:05d}.{self.name}"
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
@@ -235,7 +242,7 @@ class ArrayRecord(Format):
     module: ClassVar[str] = "array_record.python.array_record_module"
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
-        """Returns the name of a shard."""
+        """Returns the file name of a shard, which has the dataset's name. For the arguments, see `Format.filename`."""
         return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
@@ -243,7 +250,7 @@ class ArrayRecord(Format):
         return list if names is None else lambda records: [filter_entries(record, names) for record in records]
 
     def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
-        """Writes a shard, by way of this machine's directory for temporary files."""
+        """Writes a shard to a temporary file, and copies it to `out`. For the arguments, see `Format.write`."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
             # each record is compressed alone, as by TensorFlow Datasets: reading one reads no other
@@ -307,7 +314,7 @@ class WebDataset(Format):
                 )
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
-        """Returns the name of a shard."""
+        """Returns the file name of a shard, with six digits. For the arguments, see `Format.filename`."""
         return f"{split}-{shard:06d}.tar"
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:

@@ -391,9 +391,11 @@ class View(abc.ABC):
         ]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
-        """Returns a list of tasks without arguments, and the function from the list of their results to the batch.
+        """Returns tasks without arguments, and the function from the list of their results to the batch.
 
         The batch is the result of `batch` with these arguments. There are no tasks if the values are small.
+
+        For the arguments and the batch, see `batch`. There are no tasks if the values are small.
         """
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)
@@ -523,6 +525,8 @@ class Sequences(View):
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
         """Returns one array of shape (n, items, ...), padded with zeros if `pad` is True.
 
+        For the arguments, see `View.batch`.
+
         Raises:
             FeatureValueError: the sequences have different numbers of items, and `pad` is False.
         """
@@ -568,7 +572,10 @@ class BytesView(View):
         return None if self.unpack is bytes else self.rows
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values."""
+        """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values.
+
+        For the arguments, see `View.batch`.
+        """
         if self.unpack is not bytes:
             return super().batch(column, n, pad, fills)
         fill = fills.get(self.paths[0])
@@ -589,11 +596,14 @@ class Images(BytesView):
     dtype: np.dtype[Any]
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns an array of shape (n, height, width, channels); a list of arrays if the feature fixes no shape."""
+        """Returns an array of shape (n, height, width, channels); a list of n arrays if the feature fixes no shape.
+
+        For the arguments, see `View.columns`.
+        """
         return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of the pixels, of shape (n, height, width, channels)."""
+        """Returns the pixels: an array of shape (n, height, width, channels). For the arguments, see `View.batch`."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
@@ -602,6 +612,8 @@ class Images(BytesView):
 
         If the feature fixes no shape, the batch gets the shape of the first image; images of other shapes are added by
         the last step.
+
+        For the arguments, see `View.batch`.
         """
         first_image = None if num_values(self.shape) else self.unpack(column[0])
         shape = self.shape if first_image is None else first_image.shape
@@ -670,7 +682,13 @@ class StoredListsView(ConnectorView):
 
 
 def _length_error(path: str, num_items: int, length: int | None) -> FeatureValueError:
-    """Returns the error of a sequence with another number of items than the fixed length of its feature."""
+    """Returns the error of a sequence with another number of items than the fixed length of its feature.
+
+    Args:
+        path: name of the feature, with slashes.
+        num_items: number of items in the record.
+        length: length of the feature.
+    """
     return FeatureValueError(f"{path}: the record has {num_items} items; the feature has length={length}")
 
 

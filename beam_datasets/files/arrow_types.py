@@ -131,7 +131,13 @@ class _Column:
         return Field(name, optional=optional) if name in SCALARS else self._unknown(kind, path)
 
     def _struct(self, kind: Any, path: str, depth: int) -> Field:
-        """Returns the field of a struct: an image if it is a file; UNKNOWN if two of its fields have the same name."""
+        """Returns the field of a struct: an image if it is a file; UNKNOWN if two of its fields have the same name.
+
+        Args:
+            kind: the Arrow type of the struct.
+            path: path of the values; see `arrow_field`.
+            depth: number of lists and structs around them.
+        """
         if is_file(kind):
             return Field("image")
         fields = [kind.field(i) for i in range(kind.num_fields)]
@@ -152,7 +158,13 @@ class _Column:
         return Field("tensor", item=item, shape=shape) if item.kind in SCALARS else Field("list", item=item)
 
     def _extension(self, kind: Any, path: str, depth: int) -> Field:
-        """Returns the field of an Arrow extension type; for an unknown one, the field of its storage type."""
+        """Returns the field of an Arrow extension type; for an unknown one, the field of its storage type.
+
+        Args:
+            kind: the Arrow extension type.
+            path: path of the values; see `arrow_field`.
+            depth: number of lists and structs around them.
+        """
         name, stored = kind.extension_name, self.field(kind.storage_type, path, depth)
         if name in ("arrow.uuid", "arrow.json"):
             return replace(stored, source=name)

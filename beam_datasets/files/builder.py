@@ -139,7 +139,13 @@ def reason_of(problem: str) -> str:
 
 
 def place_of(file: InputFile, place: Place, offset: int) -> object:
-    """Returns an object whose text names file and position of a row; a line number is counted only when it is shown."""
+    """Returns an object whose text names file and position of a row; a line number is counted only when it is shown.
+
+    Args:
+        file: the file.
+        place: position of the row: a text, a line number from 1, '' for none, or None for the line at `offset`.
+        offset: byte offset of the row in the file; used only if `place` is None.
+    """
     if place is None:
         return LineAt(file, offset)
     text = f"line {place}" if isinstance(place, int) else place
@@ -1025,7 +1031,7 @@ def assignment(
 def as_options(
     splits: Splits, by: SplitBy | None = None, train_until: str | None = None, stratify: str | None = None
 ) -> str:
-    """Returns the arguments of `assignment` as options of the command.
+    """Returns the arguments of `assignment` as options of the command. For the arguments, see `assignment`.
 
     >>> as_options({"train": "80%", "test": "20%"}, SplitBy(group="user"))
     '--split_by group=user --splits train=80% --splits test=20%'

@@ -141,7 +141,13 @@ def _parse_int(text: str) -> int:
 
 
 def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
-    """Returns a parser that rejects numbers with a leading zero, which may be codes, such as postal codes."""
+    """Returns a parser that rejects numbers with a leading zero, which may be codes, such as postal codes.
+
+    Args:
+        parse: function from a text to a number.
+        path: path of the field, for errors.
+        kind: kind of the field, such as 'int64', for errors.
+    """
 
     def parse_exactly(text: str) -> Any:
         """Returns the number that a text means.
@@ -252,7 +258,13 @@ def _optional(field: Field) -> str:
 
 
 def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
-    """Returns the function that converts single values to the kind of a field."""
+    """Returns the function that converts single values to the kind of a field.
+
+    Args:
+        field: field of the values.
+        path: path of the field, for errors.
+        image: converts images and sounds; None if they are stored as they are.
+    """
     if field.kind in INTEGERS:
         return _integer_converter(field.kind)
     if field.kind in _PACKED:
@@ -467,7 +479,17 @@ def _json_value(value: Any) -> Any:
 
 
 def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
-    """Returns the converter of a list, or of lists in lists of an array."""
+    """Returns the converter of a list, or of lists in lists of an array.
+
+    Args:
+        field: field of the list: its `item` is the field of the items.
+        path: path of the field, for errors.
+        dropped: paths, without `[]`, that are left out.
+        image: converts images and sounds; None if they are stored as they are.
+
+    >>> _list(Field("list", item=Field("int64")), "a", (), None)([1, 2])
+    [1, 2]
+    """
     item = field.item or field
     if len(field.shape) > 1:
         item = replace(field, shape=field.shape[1:], optional=False)
@@ -487,7 +509,17 @@ def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage
 
 
 def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
-    """Returns the function that converts a nested object, and rejects values that are not objects."""
+    """Returns the function that converts a nested object, and rejects values that are not objects.
+
+    Args:
+        fields: name -> field of the values in the object.
+        path: path of the object, for errors.
+        dropped: paths, without `[]`, that are left out.
+        image: converts images and sounds; None if they are stored as they are.
+
+    >>> _object({"x": Field("int64")}, "a", (), None)({"x": 1})
+    {'x': 1}
+    """
     convert = row_converter(fields, dropped, f"{path}/", image)
 
     def each(value: Any) -> dict[str, Any]:

@@ -70,6 +70,12 @@ class ImageFolder(LabeledFolder):
 
 
 def image_features(file: InputFile, field: Field, options: ImageOptions) -> dict[str, Any]:
-    """Returns {'image': `storable_image` of the file's content}."""
+    """Returns {'image': `storable_image` of the file's content}.
+
+    Args:
+        file: the image file.
+        field: field of the image, with its dtype and channels.
+        options: options for images that cannot be stored unchanged.
+    """
     with open_bytes(file.path) as stream:
         return {"image": storable_image(stream.read(), field, options)}

@@ -143,7 +143,17 @@ def _is_decoded_completely(header: ImageHeader, field: Field) -> bool:
 
 
 def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str) -> NDArray[Any]:
-    """Checks and counts a decoded image, and returns its pixels with the channels of the field."""
+    """Checks a decoded image, counts the properties that it loses, and returns its pixels with the field's channels.
+
+    Args:
+        picture: the decoded image.
+        field: field of the image, with its dtype and channels.
+        options: options for images that cannot be stored unchanged.
+        path: path of the field, for errors.
+
+    Returns:
+        An array of shape (height, width, channels).
+    """
     _check_image(picture, field, options, path)
     _refuse_orientation(picture.orientation, options)
     _count_properties(picture, picture.orientation, field, options)
@@ -153,7 +163,14 @@ def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str)
 
 
 def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
-    """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field."""
+    """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field.
+
+    Args:
+        image: the header, or the decoded image.
+        field: field of the image, with its dtype and channels.
+        options: options for images that cannot be stored unchanged.
+        path: path of the field, for errors.
+    """
     if image.num_frames > 1 and options.frames == "error":
         frames = _FRAME_WORDS.get(image.format, "frames")
         first = "the largest" if image.format == "ICO" else "the first"
@@ -191,6 +208,11 @@ def _options_for(field: Field, path: str, *, dtype: str, channels: int) -> str:
 def _orientation(data: bytes, header: ImageHeader, options: ImageOptions) -> int:
     """Returns the EXIF orientation of a PNG or JPEG, from 1 to 8.
 
+    Args:
+        data: content of the file.
+        header: header of the image.
+        options: options for images that cannot be stored unchanged.
+
     Raises:
         InputError: the image is not upright, and `options` refuse that.
     """
@@ -217,7 +239,14 @@ def _refuse_orientation(orientation: int, options: ImageOptions) -> None:
 
 
 def _count_properties(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
-    """Counts the properties of a stored image that readers will not see."""
+    """Counts the properties of a stored image that readers will not see.
+
+    Args:
+        image: the header, or the decoded image.
+        orientation: EXIF orientation, from 1 to 8; 1 is upright.
+        field: field of the image, with its channels.
+        options: options for images that cannot be stored unchanged.
+    """
     count(ALPHA, image.has_alpha and field.channels in (1, 3))
     count(REDUCED, image.num_frames > 1)
     count(PREVIEWS, image.num_previews > 0)

@@ -182,7 +182,15 @@ class Inference:
         }
 
     def _field(self, guess: Guess, path: str, missing: int, optional: bool, inside_list: bool) -> Field:
-        """Returns the field of a column; `missing` of its values are not there."""
+        """Returns the field of a column.
+
+        Args:
+            guess: facts about the values of the column.
+            path: path of the column: `a/x` is x in object a, `a[]` an item of list a.
+            missing: number of values that are missing.
+            optional: whether an object that contains it is missing somewhere.
+            inside_list: whether it is inside of a list, where nothing can be missing.
+        """
         kind = self._kind(guess, path)
         inferred: Field
         if kind == "list":
@@ -208,7 +216,17 @@ class Inference:
         return self._without_missing(inferred, guess, path, missing)
 
     def _without_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
-        """Returns the field of values some of which are missing although that cannot be stored."""
+        """Returns the field of values of which some are missing, although missing ones cannot be stored.
+
+        With `skip_bad` it is `field`, and a note is added, if less than half of the values are missing; otherwise it
+        has a problem.
+
+        Args:
+            field: field of the values that are there.
+            guess: facts about the values.
+            path: path of the column; see `_field`.
+            missing: number of missing values.
+        """
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
         if self.skip_bad and 2 * missing < missing + guess.count():
             note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"

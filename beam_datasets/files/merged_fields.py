@@ -33,7 +33,14 @@ class MergedColumn:
         self.field = self._merged(self.field, field, self._name, path)
 
     def _merged(self, one: Field, other: Field, value_path: str, path: str) -> Field:
-        """Returns the field of values at a place that have one field in files before, and another in the file."""
+        """Returns the field of values that have one field in the files before, and another in the current file.
+
+        Args:
+            one: field in the files before.
+            other: field in the current file.
+            value_path: path of the values: `a/x` is x in object a, `a[]` an item of list a.
+            path: path of the current file.
+        """
         if _is_null(other) or _is_null(one):
             if _is_null(one):
                 self._files[value_path] = path
@@ -60,7 +67,14 @@ class MergedColumn:
         return merged
 
     def _conflict(self, one: Field, other: Field, value_path: str, path: str) -> Field:
-        """Returns the field of values whose types differ, with the options that make them one."""
+        """Returns an UNKNOWN field for values whose types differ; its problem names the options that accept both.
+
+        Args:
+            one: field in the files before.
+            other: field in the current file.
+            value_path: path of the values; see `_merged`.
+            path: path of the current file.
+        """
         first = next(file for start, file in reversed(self._files.items()) if value_path.startswith(start))
         optional = one.optional or other.optional
         mark, number = "?" * optional, common_number([one, other])

@@ -156,6 +156,11 @@ def _with_kinds_of_files(
 def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -> set[str]:
     """Returns the distinct values of a column, or of field b of its structs (a/b), as text; MAX_LABELS at most.
 
+    Args:
+        files: the Parquet files.
+        path: name of the column; 'a/b' is field b of the structs in column a.
+        skip_bad: whether to leave out a file that cannot be read, from the first row group on that cannot.
+
     Raises:
         InputError: a file cannot be read; with `skip_bad` it is left out, from its first row group on that cannot.
     """

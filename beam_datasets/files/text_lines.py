@@ -41,7 +41,15 @@ class TextLines(RowsBuilder):
 
 
 def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -> Iterator[Row]:
-    """Yields the byte offset and the text of each line of a piece; counts blank lines unless they are kept."""
+    """Yields a row (byte offset, None, {"text": text}) for each line; a problem replaces the dict of a bad line.
+
+    Blank lines are counted and left out, unless they are kept.
+
+    Args:
+        piece: the part of a file to read.
+        encoding: encoding of the text.
+        keep_blank: whether to yield lines that are empty or only have spaces.
+    """
     blank = 0
     for offset, line in lines(piece):
         try:

@@ -238,7 +238,15 @@ def rows(
 def _parse_record(
     record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool
 ) -> Row:
-    """Returns the row of a record, or the problem of one that is no example."""
+    """Returns the row of a record: (number, position, example), or (number, position, problem) for an invalid one.
+
+    Args:
+        record: the record, without framing.
+        number: number of the record in the file, from 0.
+        offset: byte offset of the record in the file.
+        decode: function from a record to an example.
+        is_checked: whether the record is known to be a tf.train.Example.
+    """
     position = place_of(offset, number)
     try:
         if not is_checked:

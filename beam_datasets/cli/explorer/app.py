@@ -162,7 +162,15 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in summaries.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
-            """Returns the URL of an endpoint, such as "example", for an example; `one` is (dataset, slice)."""
+            """Returns the URL of an endpoint for an example.
+
+            Args:
+                one: (dataset, expression of the slice).
+                endpoint: name of the endpoint, such as "example".
+                index: index of the example in the slice.
+                path: path of a feature; None for the whole example.
+                item: index of an image in the feature; None if it is not needed.
+            """
             values = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
             return str(web.url_for(endpoint, **values))
 

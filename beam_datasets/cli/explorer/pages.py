@@ -203,6 +203,19 @@ def rows_page(
 
     A condition is evaluated for about `MAX_SECONDS`; `next` is where it goes on.
 
+    Args:
+        catalogue: the datasets that are shown.
+        name: name of the dataset, with its version.
+        expression: expression of the slice; '' for the default one.
+        start: index in the slice of the first row; numbers outside the slice are replaced by the nearest index.
+        where: the condition; '' for all rows.
+        key: key of the example at which the page begins; '' to begin at `start`. A decimal integer is an integer key.
+
+    Returns:
+        Values for the template of the page: `rows` has at most `PAGE_ROWS` rows; see `_example_row`. `start` and `stop`
+        are the indices [start, stop) that were looked at. `previous` and `next` are the `start` of other pages, or
+        None.
+
     Raises:
         BeamDatasetsError: the dataset, the slice, the condition or the key is unusable.
     """
@@ -242,6 +255,16 @@ def _example_row(dataset: Any, index: int, features: Any, width: int, *, whole: 
     """Returns the values of an example, or the error of one that cannot be read.
 
     A value is a text, `whole` or cut, or the images or sounds that it is.
+
+    Args:
+        dataset: the slice.
+        index: index of the example in the slice.
+        features: features of the dataset.
+        width: approximate maximum number of characters of a value.
+        whole: whether to add the value's whole text; see `_value_to_text`.
+
+    Returns:
+        {'index': index, 'cells': a dict for each value, 'error': text}; the error is '' if there is none.
     """
     cells: list[dict[str, Any]] = []
     names = display_names(features)
@@ -265,7 +288,14 @@ def _example_row(dataset: Any, index: int, features: Any, width: int, *, whole: 
 
 
 def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -> dict[str, Any]:
-    """Returns one example whole: texts up to `MAX_TEXT` characters, sequences up to 100 items."""
+    """Returns one example whole: texts up to `MAX_TEXT` characters, sequences up to 100 items.
+
+    Args:
+        catalogue: the datasets that are shown.
+        name: name of the dataset, with its version.
+        expression: expression of the slice.
+        index: index of the example in the slice.
+    """
     published = catalogue.open(name)
     dataset = read(published, expression)
     return {

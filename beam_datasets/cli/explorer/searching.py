@@ -99,7 +99,16 @@ def _stopped_error(where: str, problem: str) -> BeamDatasetsError:
 
 
 def _serve(pipe: Connection, directory: str, features: Any, expression: str, where: str, *limits: Any) -> None:
-    """Sends None first, then what is found so far and where the search is, again and again, or an error."""
+    """Searches, and sends None first, then the progress after each block, or an error; it runs in a process of its own.
+
+    Args:
+        pipe: connection to the process that asked.
+        directory: directory of the dataset.
+        features: features of the dataset.
+        expression: expression of the slice.
+        where: the condition.
+        *limits: `start`, `count` and `seconds` of `_search`.
+    """
     pipe.send(None)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
     try:
@@ -114,7 +123,17 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
 def _search(
     published: ReadOnlyBuilder, features: Any, expression: str, where: str, start: int, count: int, seconds: float
 ) -> Iterator[tuple[list[int], int]]:
-    """Yields, after each block, the indices of the matches so far and the index from which to continue."""
+    """Yields, after each block, the indices of the matches so far and the index from which to continue.
+
+    Args:
+        published: the dataset.
+        features: features of the dataset.
+        expression: expression of the slice.
+        where: the condition.
+        start: index in the slice of the first example that is checked.
+        count: maximum number of matches.
+        seconds: time limit; the search ends after the block in which it is exceeded.
+    """
     places = Where(where).compile(features)
     records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
     matches: list[int] = []
