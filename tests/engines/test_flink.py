@@ -44,7 +44,8 @@ from tests.servers import free_port, served
 
 pytestmark = pytest.mark.slow
 SLOW = str(ROOT / "tests" / "beam" / "slow_dataset.py")
-SOON_RESTARTED = ["--", "--number_of_execution_retries=1", "--execution_retry_delay=100"]  # of Beam's runner in Java
+# Options of Beam's runner in Java. The cluster's own strategy repeats a job without hope for 30 s and more.
+SOON_RESTARTED = ["--", "--number_of_execution_retries=1", "--execution_retry_delay=100"]
 
 
 @pytest.mark.parametrize("victim", ["taskmanager", "workers"])
@@ -85,7 +86,7 @@ def test_one_of_two_task_managers_is_killed(
 ) -> None:
     """The job fails, or Flink restarts it; --resume continues on the TaskManager that is left."""
     command = numbers(tmp_path, *two_task_managers.options(), "--resume")
-    process = start(*command, "--parallelism=4")
+    process = start(*command, "--parallelism=4", *SOON_RESTARTED)
     try:
         if stage == "Encode":
             await_staged(process, tmp_path, "*.block")
@@ -151,7 +152,7 @@ def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
         with own_pool(tmp_path) as pool:
             options = [*two_task_managers.options(), *pool.options, "--resume"]
             command = ["build", NUMBERS, *OPTIONS, "--data_dir", store.url, *options]
-            process = start(*command, "--parallelism=4")
+            process = start(*command, "--parallelism=4", *SOON_RESTARTED)
             try:
                 kill_in(two_task_managers, "CommitShards", process)
             finally:
@@ -248,7 +249,7 @@ def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_pat
     (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
     python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
     with pool_of(python, tmp_path) as address:
-        output = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
+        output = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}", *SOON_RESTARTED)
     assert "No module named 'beam_datasets'" in output
     assert "Workers need this project" in output
 
@@ -282,7 +283,8 @@ def test_the_authors_error(cluster: flink.Cluster, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     text = Path(NUMBERS).read_text().replace('yield f"{split}-{i}"', 'yield f"{split}-{i // 2}"')
     file.write_text(text)
-    code, output = end(start("build", str(file), "--data_dir", str(tmp_path / "data"), *cluster.options()))
+    options = [*cluster.options(), *SOON_RESTARTED]
+    code, output = end(start("build", str(file), "--data_dir", str(tmp_path / "data"), *options))
     assert code == 1
     assert "Traceback" not in output, output
     assert "have the same key" in output or "duplicate" in output.lower(), output
