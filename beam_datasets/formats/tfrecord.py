@@ -245,7 +245,7 @@ def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 def good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
     """Returns the data of the records before the first bad one, by the native module if it is installed.
 
-    The arguments and the result are those of `plain_records`.
+    For the arguments and the result, see `plain_records`.
     """
     if core is None:
         return plain_records(view, offsets, check)

@@ -462,7 +462,15 @@ def gather(
 def _sorted_block(
     split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
 ) -> NewBlock:
-    """Returns the block of records sorted by key; `ordered` returns the payload of records in a given order."""
+    """Returns the block of records, sorted by key.
+
+    Args:
+        split: name of the split.
+        keys: n x 16 bytes, the sort keys of the records.
+        sizes: n little-endian uint32, the framed size of each record in bytes.
+        ordered: function from an array of record numbers to the payload of these records, in its order.
+        spill_dir: directory that gets the payload in a new file; None keeps it in memory.
+    """
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
     sorted_sizes = np.frombuffer(sizes, "<u4")[order]
@@ -491,6 +499,15 @@ def spill(
     """Writes a block into a new file of the directory, after its list, and returns its place.
 
     The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
+
+    Args:
+        split: name of the split.
+        keys: n x 16 bytes, the sort keys of the records, ascending.
+        sizes: n little-endian uint32, the framed size of each record in bytes.
+        payload: pieces of the framed records, in order.
+        num_bytes: size of the payload in bytes.
+        directory: directory of the new file.
+        kind: suffix of its name.
     """
     count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")

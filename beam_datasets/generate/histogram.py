@@ -146,7 +146,15 @@ def hash_shift(max_bins: int) -> int:
 def _coarsen(
     shift: int, bins: NDArray[np.uint64], counts: NDArray[np.int64], num_bytes: NDArray[np.int64], max_bins: int
 ) -> Histogram:
-    """Adds up equal neighbours, at the finest resolution from `shift` on that leaves at most max_bins of them."""
+    """Adds up bins that are equal at a coarser resolution: the finest that leaves at most `max_bins` bins.
+
+    Args:
+        shift: minimum number of low bits of a key that are ignored.
+        bins: (n, 2) uint64, the sort key of each bin as high and low half, ascending.
+        counts: (n,) int64, number of examples of each bin.
+        num_bytes: (n,) int64, size in bytes of the framed records of each bin.
+        max_bins: maximum number of bins of the result, at least 1.
+    """
     bits = _differing_bits(bins)
     remaining = len(bits) - np.cumsum(np.bincount(bits, minlength=128))  # [s]: neighbours that differ at shift s
     shift = max(shift, int(np.argmax(remaining < max_bins)))

@@ -97,7 +97,15 @@ def _encode(
     libraries: set[str],
     seen: list[tuple[str, Any]],
 ) -> Iterator[NewBlock]:
-    """Yields the blocks of all splits; `libraries` gets those whose versions determine bytes of the examples."""
+    """Yields the blocks of all splits.
+
+    Args:
+        info: description of the dataset, with its features.
+        sources: split -> its source.
+        spill_dir: directory for the payload of blocks; None keeps it in memory.
+        libraries: a set, to which the libraries are added whose versions determine bytes of the examples.
+        seen: a list, to which (split, key) of the first examples is added.
+    """
     for splits in read_together(sources):
         source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
         new = partial(BlockBuilder, block_size=BLOCK_SIZE, ordered=info.disable_shuffling, spill_dir=spill_dir)

@@ -96,7 +96,10 @@ class ShardingOptions:
         ordered: bool = False,
         skip_empty_splits: bool = False,
     ) -> ShardingOptions:
-        """Returns the options, with the default limits of the size rule where they are None."""
+        """Returns the options, with the default limits of the size rule where they are None.
+
+        For the arguments, see the attributes of the class.
+        """
         return cls(
             num_shards=num_shards,
             min_shard_size=shard_rules.MIN_SHARD_SIZE if min_shard_size is None else min_shard_size,

@@ -43,7 +43,13 @@ class Owner:
 
     @classmethod
     def of_this_process(cls, job: str, started: float, runner: str) -> Owner:
-        """Returns this process as the owner of a job."""
+        """Returns this process as the owner of a job.
+
+        Args:
+            job: id of the job, unique to the run.
+            started: start of the job, in seconds since the epoch.
+            runner: name of the runner.
+        """
         return cls(job, socket.gethostname(), os.getpid(), started, runner, _pid_namespace(), _start_ticks(os.getpid()))
 
     @classmethod

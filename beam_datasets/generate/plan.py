@@ -257,7 +257,14 @@ def make_plan(
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:
-    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts."""
+    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts.
+
+    Args:
+        split: name of the split.
+        histogram: the examples of the split, at least one, by bins of their sort keys.
+        options: options that decide the number of shards and of examples.
+        first_group: number of the split's first group among those of all splits.
+    """
     total = histogram.total
     num_examples = min(total, options.max_examples_per_split or total)
     size = int(histogram.num_bytes.sum()) * num_examples // total

@@ -99,7 +99,16 @@ def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
 
 
 def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable[str]) -> int:
-    """Returns the total size of files in bytes; requests the sizes that are None."""
+    """Returns the total size of files in bytes; requests the sizes that are None.
+
+    Args:
+        directory: directory of the files; None only if all sizes are known.
+        sizes: path in the directory -> size in bytes; None if it is unknown.
+        paths: paths of the files to add up, each a key of `sizes`.
+
+    >>> _sum(None, {"a": 3, "b": 4, "c": 5}, ["a", "b"])
+    7
+    """
     total = 0
     for path in paths:
         size = sizes[path]

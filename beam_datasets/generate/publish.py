@@ -363,7 +363,13 @@ def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) 
 
 
 def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
-    """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision."""
+    """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision.
+
+    Args:
+        publication: the announced version.
+        plan: plan of the run; `plan.splits` has the number of shards and examples of each split.
+        shards: the written shards of all splits, in any order.
+    """
     if publication.is_remote:
         runs.reserve(publication)
     columns = {split.split: _make_shard_columns(split, shards) for split in plan.splits}
@@ -622,7 +628,13 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
 
 
 def _announce_renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
-    """Announces a complete result under the version that a directory names; returns the publication."""
+    """Announces a complete result under the version that a directory names; returns the publication.
+
+    Args:
+        info: description of the result.
+        dataset_dir: directory of the new version; its base name is the version.
+        manifest: manifest of the result.
+    """
     publication = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
         dataset_dir,
@@ -635,7 +647,13 @@ def _announce_renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest
 
 
 def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
-    """Yields the shards of a split with their file names as paths."""
+    """Yields the shards of a split with their file names as paths.
+
+    Args:
+        dataset: name of the dataset.
+        split: name of the split.
+        columns: facts about the shards, from the manifest.
+    """
     name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
     rows = zip(*(getattr(columns, column.name) for column in fields(columns)), strict=True)
     for shard, row in enumerate(rows):
@@ -696,7 +714,13 @@ def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardCo
 
 
 def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], requests: storage.Requests) -> bytes:
-    """Returns run.json: times, sizes and resources of the run, as JSON."""
+    """Returns run.json: times, sizes and resources of the run, as JSON.
+
+    Args:
+        publication: the announced version, with the start of the run.
+        columns: split -> facts about its shards.
+        requests: I/O counts of the run.
+    """
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     report = {

@@ -268,7 +268,12 @@ def _check_copy(copy: str, damaged: Examination) -> None:
 
 
 def copy_file(source: str, target: str, crc: int | None) -> None:
-    """Copies a file and puts it in its place if it has the checksum.
+    """Copies a file; the target appears only if the content has the checksum.
+
+    Args:
+        source: path of the file.
+        target: path of the copy, which is replaced if it exists.
+        crc: expected CRC-32C of the content.
 
     Raises:
         StorageError: it has another one, or cannot be read or written; the target is as it was.

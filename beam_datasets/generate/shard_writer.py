@@ -63,7 +63,16 @@ class WrittenShard:
     def of(
         cls, split: str, shard: int, path: str, index: Index, checksum: int, *, part: int = 0
     ) -> tuple[WrittenShard, bytes]:
-        """Returns the shard of records with this index and checksum, and the content of the file of its index."""
+        """Returns a shard, and the content of its index file.
+
+        Args:
+            split: name of the split.
+            shard: index of the shard, from 0.
+            path: path of the file.
+            index: index of the records.
+            checksum: CRC-32C of the file.
+            part: index of the part in the shard, from 0.
+        """
         content, size, count = index.to_bytes(), index.shard_size, len(index)
         num_bytes = size - tfrecord.OVERHEAD * count
         return cls(split, shard, part, path, count, num_bytes, size, checksum, crc32c(content)), content
@@ -112,6 +121,12 @@ def new_dir(staging_dir: str) -> str:
 def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
     """Writes a group's shard, or part of one, and its index; returns what was written.
 
+    Args:
+        group: the group; its records are those at [skip, skip + take) of the received ones, in order.
+        blocks: the blocks that the group is sent, in any order; together they have `group.received` records, not
+            counting duplicates if they are ignored.
+        destination: the staging directory.
+
     Raises:
         LostExamplesError: more or fewer examples came than were counted.
         DuplicateKeyError: two examples have the same key, and duplicates are not ignored.
@@ -153,6 +168,11 @@ def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksu
 def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     """Checks that no two records of a group have the same sort key.
 
+    Args:
+        merge: the records of the group.
+        group: the group, for errors.
+        destination: decides whether a key is an integer or a hash in errors.
+
     Raises:
         DuplicateKeyError: two records have the same key; the message shows the key and both records.
     """
@@ -173,9 +193,14 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
 
 
 def join_parts(parts: Iterable[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
-    """Makes one shard of its parts and returns it; a shard of one part is done already.
+    """Joins the parts of a shard to one file, and returns the shard. A shard of one part may be returned unchanged.
 
     TFRecord files concatenate, so a shard is its parts one after the other.
+
+    Args:
+        parts: the parts, in any order.
+        num_shards: number of shards of the split.
+        destination: the staging directory.
     """
     parts = sorted(parts, key=lambda part: part.part)
     first = parts[0]
@@ -193,7 +218,13 @@ def join_parts(parts: Iterable[WrittenShard], num_shards: int, destination: Dest
 
 
 def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
-    """Writes a file's content; returns its CRC-32C, continued from `checksum`."""
+    """Writes a file's content; returns its CRC-32C, continued from `checksum`.
+
+    Args:
+        path: the file.
+        writer: writer of the target.
+        checksum: CRC-32C of what was written before; 0 for nothing.
+    """
     with storage.open_reader(path) as reader:
         return write_chunks(writer, ([chunk] for chunk in reader.chunks()), checksum)
 

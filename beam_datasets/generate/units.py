@@ -604,7 +604,13 @@ class ShardRecords:
         return hashlib.sha256(f"{self.source} {group.split} {ranks}".encode()).hexdigest()[:32] + SHARDS_SUFFIX
 
     def save(self, number: int, plan: Plan, written: WrittenShard) -> None:
-        """Records the file of a group."""
+        """Records the file of a group.
+
+        Args:
+            number: number of the group in the plan.
+            plan: the plan.
+            written: the file.
+        """
         content = json.dumps(dataclasses.asdict(written)).encode()
         storage.write_bytes(storage.join(self.spill_dir, self._name(number, plan)), content)
 
@@ -612,6 +618,11 @@ class ShardRecords:
         """Puts the file of a group that an earlier run has staged into the staging directory, and returns it.
 
         Returns None if there is none, or it does not have the checksums that were recorded.
+
+        Args:
+            number: number of the group in the plan.
+            plan: the plan.
+            destination: the staging directory of this run.
         """
         name = self._name(number, plan) if self.earlier else ""
         for directory in self.earlier:

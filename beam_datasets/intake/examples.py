@@ -347,7 +347,13 @@ def _read_map_entries(record: bytes, start: int, stop: int) -> Iterator[tuple[in
 
 
 def _unknown_field(number: int, start: int, message_name: str) -> str:
-    """Returns the error text about an unknown field of a protobuf message, with its number and its first byte."""
+    """Returns the error text about an unknown field of a protobuf message, with its number and its first byte.
+
+    Args:
+        number: number of the field.
+        start: offset of its first byte in the record.
+        message_name: name of the message for the text, such as "a Feature".
+    """
     return f"field {number} of {message_name}, at byte {start}, is unknown and would be lost. {ADVICE}"
 
 

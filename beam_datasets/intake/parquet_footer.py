@@ -203,7 +203,14 @@ class _Reader:
             raise self.damage()
 
     def _skip_items(self, size: int, kind: int, depth: int, value_kind: int | None = None) -> None:
-        """Reads the items of a list, or the keys and values of a map."""
+        """Reads the items of a list, or the keys and values of a map.
+
+        Args:
+            size: number of items, or of pairs of a map.
+            kind: Thrift's number for the type of the items, or of the keys of a map.
+            depth: number of structs, lists and maps around the items, without this one.
+            value_kind: the same for the values of a map; None for a list.
+        """
         if value_kind is None and kind in _NUM_BYTES_IN_LIST:
             self._position += size * _NUM_BYTES_IN_LIST[kind]
             return

@@ -180,7 +180,13 @@ def pixels_of(picture: Any, what: str) -> NDArray[Any]:
 
 
 def _by_pillow(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes an image of 8 bits per channel by Pillow; `header` is None if its format is not in READABLE."""
+    """Decodes an image of 8 bits per channel by Pillow.
+
+    Args:
+        data: content of the file.
+        kind: name of its format, a key of _PLUGINS.
+        header: header of the image; None if its format is not in READABLE.
+    """
     if kind == "SGI" and data[3:4] != b"\x01":
         raise InputError("SGI with 16 bits a channel is not decoded exactly; convert it to PNG")
     with open_by_pillow(data, kind) as picture:
@@ -232,7 +238,10 @@ def deep_pixels(data: bytes, kind: str) -> tuple[NDArray[Any], int] | None:
 
 
 def _tiff(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes the first page of a TIFF file, upright."""
+    """Decodes the first page of a TIFF file, upright.
+
+    For the arguments, see `_by_pillow`.
+    """
     frames = header.num_frames if header else 1
     deep = _deep_tiff(data)
     if deep is None:
@@ -259,7 +268,10 @@ def _deep_tiff(data: bytes) -> tuple[NDArray[Any], int] | None:
 
 
 def _ppm(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes a PBM, PGM or PPM file."""
+    """Decodes a PBM, PGM or PPM file.
+
+    For the arguments, see `_by_pillow`.
+    """
     deep = _deep_ppm(data)
     return _by_pillow(data, kind, header) if deep is None else Picture(*deep)
 
@@ -281,7 +293,10 @@ def _deep_ppm(data: bytes) -> tuple[NDArray[Any], int] | None:
 
 
 def _jpeg(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes a JPEG: with 8 bits by Pillow, which converts CMYK, and with more by imagecodecs."""
+    """Decodes a JPEG: with 8 bits by Pillow, which converts CMYK, and with more by imagecodecs.
+
+    For the arguments, see `_by_pillow`.
+    """
     if header is None or header.bits <= 8:
         return _by_pillow(data, kind, header)
     pixels = np.asarray(_imagecodecs().jpeg8_decode(data))
@@ -289,7 +304,10 @@ def _jpeg(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _png(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes a PNG: with 8 bits by Pillow, which converts transparent colours, and with 16 by imagecodecs."""
+    """Decodes a PNG: with 8 bits by Pillow, which converts transparent colours, and with 16 by imagecodecs.
+
+    For the arguments, see `_by_pillow`.
+    """
     if header is None or header.bits <= 8:
         return _by_pillow(data, kind, header)
     pixels = _three_dimensional(np.asarray(_imagecodecs().png_decode(data)))
@@ -299,7 +317,10 @@ def _png(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes a JPEG 2000 image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs."""
+    """Decodes a JPEG 2000 image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs.
+
+    For the arguments, see `_by_pillow`.
+    """
     start = data.find(_SIZ)
     num_channels = int.from_bytes(data[start + 40 : start + 42], "big")
     components = data[start + 42 : start + 42 + 3 * num_channels]
@@ -318,7 +339,10 @@ def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _avif(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes an AVIF image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs."""
+    """Decodes an AVIF image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs.
+
+    For the arguments, see `_by_pillow`.
+    """
     bits = _avif_bits(data)
     if bits <= 8:
         return _by_pillow(data, kind, header)
@@ -336,7 +360,10 @@ def _avif_bits(data: bytes) -> int:
 
 
 def _heic(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes the primary image of a HEIC file, which libheif turns upright."""
+    """Decodes the primary image of a HEIC file, which libheif turns upright.
+
+    For the arguments, see `_by_pillow`.
+    """
     try:
         import pillow_heif
     except ImportError as error:
@@ -353,7 +380,10 @@ def _heic(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _jpeg_xl(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes the first frame of a JPEG XL file, which libjxl turns upright."""
+    """Decodes the first frame of a JPEG XL file, which libjxl turns upright.
+
+    For the arguments, see `_by_pillow`.
+    """
     height, width = jpeg_xl_size(data)
     check_size(height, width)
     pixels = np.asarray(_imagecodecs().jpegxl_decode(data))
@@ -404,7 +434,10 @@ def _jxl_length(bits: int, is_small: int) -> tuple[int, int]:
 
 
 def _dds(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Decodes a DDS file of one texture with 8 bits per channel; others, which Pillow decodes in part, are refused."""
+    """Decodes a DDS file of one texture with 8 bits per channel; others, which Pillow decodes in part, are refused.
+
+    For the arguments, see `_by_pillow`.
+    """
     capabilities = int.from_bytes(data[112:116], "little")
     is_new = data[84:88] == b"DX10"
     pixel_format, num_textures = (int.from_bytes(data[i : i + 4], "little") if is_new else 0 for i in (128, 140))

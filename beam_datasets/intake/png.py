@@ -80,7 +80,15 @@ def _check_first_of_kind(data: bytes, kind: bytes, length: int, offset: int, chu
 
 
 def _check_ihdr(data: bytes, kind: bytes, length: int) -> None:
-    """Checks the first chunk of the file, which must be IHDR with known fields and a size above 0."""
+    """Checks the first chunk of the file, which must be IHDR with known fields and a size above 0.
+
+    It raises a DamagedError if it is not, and an InputError for Apple's own form of PNG.
+
+    Args:
+        data: the file.
+        kind: kind of the first chunk.
+        length: size of its content in bytes.
+    """
     if kind == b"CgBI":
         raise InputError("Apple's own form of PNG (CgBI) is not read by decoders; convert it to PNG")
     if kind != b"IHDR" or length != _IHDR.size:
@@ -93,7 +101,13 @@ def _check_ihdr(data: bytes, kind: bytes, length: int) -> None:
 
 
 def _header(data: bytes, chunk_sizes: dict[bytes, int], frames: int) -> ImageHeader:
-    """Returns the header of a PNG of checked chunks: the fields of IHDR, and what the kinds of its chunks imply."""
+    """Returns the header of a PNG of checked chunks: the fields of IHDR, and what the kinds of its chunks imply.
+
+    Args:
+        data: the file, which begins with IHDR at byte 8.
+        chunk_sizes: kind of chunk -> total size of the content of these chunks in bytes.
+        frames: number of frames; 1 if the image is not animated.
+    """
     width, height, bits, colour = _IHDR.unpack_from(data, 16)[:4]
     has_transparency = b"tRNS" in chunk_sizes
     return ImageHeader(

@@ -366,6 +366,11 @@ class _LineLimited(io.RawIOBase):
 def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
     """Yields the decompressed content of all streams of a compressed file, in blocks.
 
+    Args:
+        raw: the compressed file, at its beginning.
+        codec: its compression format.
+        path: path of the file, for errors.
+
     Raises:
         InputError: a stream is damaged or truncated, or bytes follow it that are neither a stream nor zeros.
     """
@@ -398,6 +403,12 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
 
 def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
     """Checks that data begin with the magic bytes of the codec, or with a part of them if the data are shorter.
+
+    Args:
+        codec: the compression format.
+        data: the compressed bytes from `position` on.
+        path: path of the file, for errors.
+        position: byte offset of `data` in the file; 0 for the first stream.
 
     Raises:
         InputError: they begin with other bytes.

@@ -105,7 +105,16 @@ def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
 def _read_chain(
     data: bytes, order: str, offset: int, seen: set[int], *, is_big: bool, subfiles: bool
 ) -> Iterator[Directory]:
-    """Yields the directory at an offset, its subfiles, and those that follow."""
+    """Yields the directory at an offset, its subfiles, and those that follow.
+
+    Args:
+        data: the file.
+        order: byte order, as in `struct`: "<" or ">".
+        offset: offset of the first directory in bytes; 0 for none.
+        seen: offsets of the directories that were read, which are not read again; new ones are added.
+        is_big: whether the file is a BigTIFF, with offsets of 64 bits.
+        subfiles: whether to yield the subfiles of each directory, too.
+    """
     head, entry, step = (f"{order}Q", f"{order}HHQQ", 20) if is_big else (f"{order}H", f"{order}HHII", 12)
     size, inline = struct.calcsize(head), 8 if is_big else 4
     while offset and offset not in seen and len(seen) < _MAX_DIRECTORIES:

@@ -291,6 +291,14 @@ def _select_all(
     """Returns all datasets, the published one first, and the selected parts of them for each split.
 
     To datasets built for this append, it adds the published splits that they lack, as empty splits.
+
+    Args:
+        parent: the published version.
+        appended: the sources of each dataset that is appended.
+        split: option `split` of `append`; None for all splits.
+
+    Returns:
+        (datasets, {split: parts of the datasets, the published one first}).
     """
     published = select_splits(named_splits(None, parent), Sources([], opened=[parent]))
     datasets, merged = [parent], {selected.name: [selected] for selected in published}
@@ -465,6 +473,11 @@ def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]
 def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
     """Returns the key rules of a split.
 
+    Args:
+        name: name of the split.
+        parts: selected parts of the split, in the order of the datasets.
+        has_published: whether the first part is that of the published version.
+
     Raises:
         BeamDatasetsError: its runs cannot be merged by key, because keys are missing or their rules or order differ.
     """
@@ -539,7 +552,13 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
 def _make_lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
-    """Returns the lineage of the next version: the sources of each split, and the numbers of changed examples."""
+    """Returns the lineage of the next version: the sources of each split, and the numbers of changed examples.
+
+    Args:
+        datasets: the datasets, the published version first.
+        merged: split -> its parts, in the order of the datasets.
+        counts: split -> its numbers of added, replaced, deleted and skipped examples.
+    """
     sources = [
         replace(described(one), name=one.builder_name, version=None) if isinstance(one, Built) else described(one)
         for one in datasets

@@ -124,7 +124,15 @@ def _split_copy(
     sharding: ShardingOptions,
     indexes: Mapping[str, str],
 ) -> SplitCopy:
-    """Chooses the number of shards of a split, and returns the plan of copying it."""
+    """Chooses the number of shards of a split, and returns the plan of copying it.
+
+    Args:
+        split: the split, with its name.
+        files: all records of the split, in order.
+        num_bytes: framed size of all records in bytes.
+        sharding: options that decide the number of shards.
+        indexes: path of a file -> path of an index that was made for it, because it has none.
+    """
     num_shards = choose_shards(split.name, files.num_examples, num_bytes, sharding)
     return SplitCopy(split.name, num_shards, split.keyed, files, num_bytes, indexes)
 

@@ -70,6 +70,12 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
 def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Options = None) -> str:
     """Takes a tag from the version of a dataset that has it; returns the version.
 
+    Args:
+        name: name of the dataset, such as 'clicks' or 'clicks:3.0.0'.
+        tag: the tag.
+        data_dir: root of the datasets.
+        storage_options: options of its store.
+
     Raises:
         PathNotFoundError: no version has the tag, or another one than that of `name`, if it has one.
     """

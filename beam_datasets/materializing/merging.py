@@ -287,7 +287,15 @@ class KeyRanges:
         return keys_to_delete, listed
 
     def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
-        """Returns the error about two records of a range with the same key, given by their ranks in its merge."""
+        """Returns the error about two records of a range with the same key.
+
+        Args:
+            number: number of the range, from 0.
+            merge: merge of the range's records.
+            first: rank in the merge of one record.
+            second: rank in the merge of the other record.
+            more: text that is added to the message after the key, such as ', and differ'; '' for none.
+        """
         ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
         shown = []
         for rank in (first, second):
@@ -500,6 +508,13 @@ def _divide_into_shards(
 
     The borders are ascending indices in the split, from 0 to the number of examples: [0, 50, 100] for two shards. The
     examples between shared shards are divided evenly. Of shuffled splits all shards are shared, or none.
+
+    Args:
+        name: name of the split, for errors.
+        ranges: runs of the split, cut into ranges of keys.
+        sharding: options that decide the number of shards.
+        published: shards of the published split, in order.
+        counted: counts of each range, in order.
     """
     changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in counted]
     ordered = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts

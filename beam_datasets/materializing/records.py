@@ -193,7 +193,7 @@ class Records:
             self.unframe(first, offsets, buffer)  # raises an error about where the index and the records differ
 
     def unframe(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> list[bytes]:
-        """Returns the records of a chunk, checked.
+        """Returns the records of a chunk without framing, after checking them. For the arguments, see `check`.
 
         Raises:
             CorruptRecordError: one is damaged; it names file, byte and record.

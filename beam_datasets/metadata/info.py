@@ -419,7 +419,14 @@ def _split_values(split: SplitInfo) -> dict[str, Any]:
 
 
 def _split_info(dataset: str, file_format: str, directory: str, values: Mapping[str, Any]) -> SplitInfo:
-    """Returns the split that the fields of dataset_info.json describe; the inverse of `_split_values`."""
+    """Returns the split that the fields of dataset_info.json describe; the inverse of `_split_values`.
+
+    Args:
+        dataset: name of the dataset.
+        file_format: format of the shards, such as 'tfrecord'.
+        directory: directory of the shards.
+        values: the fields of the split, by their names in snake_case.
+    """
     name = values.get("name", "")
     template = values.get("filepath_template") or DEFAULT_FILENAME_TEMPLATE
     return SplitInfo(
@@ -545,8 +552,16 @@ def _parse_value(schema: Any, value: Any, where: str) -> Any:
 def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str) -> dict[str, Any]:
     """Returns the fields of an object by their names in snake_case; fields that are null are omitted.
 
+    Args:
+        schema: name of a field in snake_case -> schema of its value; see `_parse_value`.
+        content: the object.
+        where: path of the object, for errors; '' for the top level.
+
     Raises:
         MetadataError: a field is unknown, or occurs both in camelCase and in snake_case.
+
+    >>> _read_message({"shard_lengths": [int], "name": str}, {"shardLengths": ["3", "4"], "name": None}, "")
+    {'shard_lengths': [3, 4]}
     """
     names = {camel_case(name): name for name in schema} | {name: name for name in schema}
     message: dict[str, Any] = {}

@@ -82,7 +82,16 @@ def choose_num_shards(
 
 
 def _many_shards(fewest: int, most: int, num_examples: int) -> int:
-    """Returns the number of shards if the sizes need more than 1024: if possible, a multiple of 1024."""
+    """Returns the number of shards if the sizes need more than 1024: if possible, a multiple of 1024.
+
+    Args:
+        fewest: number of shards of the maximum size.
+        most: number of shards of the minimum size, the upper limit.
+        num_examples: number of examples; each shard gets at least one.
+
+    >>> _many_shards(1500, 9000, 1_000_000), _many_shards(1500, 9000, 1500)
+    (2048, 1024)
+    """
     wanted = min(-(-fewest // 1024) * 1024, most)
     if num_examples >= wanted:
         return wanted

@@ -446,10 +446,18 @@ def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
 
 
 def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
-    """Returns the instruction for a slice with two borders; None for a border that was omitted.
+    """Returns the instruction for a slice.
+
+    Args:
+        name: name of the split.
+        borders: (start, stop), each a pair (number, unit); None for a border that was omitted.
+        whole: the whole expression, for errors.
 
     Raises:
         SplitError: the borders have different units.
+
+    >>> _slice("train", [None, (10, "%")], "train[:10%]")
+    ReadInstruction('train[:10%]', rounding='closest')
     """
     begin, end = borders
     if begin and end and begin[1] != end[1]:

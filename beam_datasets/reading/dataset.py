@@ -204,7 +204,10 @@ class Dataset(ReadPlan, Frameworks):
         return None if mode is None else Even(mode, num_ranks * (block or 1))
 
     def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
-        """Returns a worker's share: whole blocks up to the end, or, with `even` or without a block, `Share.even`."""
+        """Returns a worker's share: whole blocks up to the end, or, with `even` or without a block, `Share.even`.
+
+        For the other arguments, see `shard`.
+        """
         if block is not None and not even:
             return Share(worker_index, worker_count, block=block)
         of_batches = 1 if isinstance(self._steps[0], Batch) else None
@@ -282,7 +285,7 @@ class Dataset(ReadPlan, Frameworks):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Dataset:
-        """Returns the dataset in padded batches: `batch` with `pad=True`."""
+        """Returns the dataset in padded batches: `batch` with `pad=True`. For the arguments, see `batch`."""
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,

@@ -197,6 +197,8 @@ def _stages_of(
 ) -> tuple[list[Any], list[tuple[int, list[float]]]]:
     """Returns the sources, and pairs (position, weight of each source from this position on), for arguments of `mix`.
 
+    For the arguments, see `mix`.
+
     Raises:
         TypeError: an argument has another type, or not exactly one of them gives weights.
         ValueError: the number of sources or a weight is out of range.

@@ -203,6 +203,12 @@ class ReadOnlyBuilder:
     def _decode(self, decoders: Any, config: ReadConfig, *, as_supervised: bool, as_str: bool) -> Decode:
         """Returns the step that decodes records with these options.
 
+        Args:
+            decoders: argument of `as_dataset`.
+            config: options of reading; see `ReadConfig`.
+            as_supervised: argument of `as_dataset`.
+            as_str: whether strings are decoded to `str`; otherwise to bytes.
+
         Raises:
             MetadataError: the examples are not stored as TFRecord, or the supervised keys are invalid.
             ValueError: an option does not fit the features.
@@ -228,7 +234,14 @@ class ReadOnlyBuilder:
     def _dataset(
         self, split: AbstractSplit, config: ReadConfig, shuffle_files: bool, steps: tuple[Decode, ...]
     ) -> Dataset:
-        """Returns the dataset of a split, with its key lookup and the identity against which states are checked."""
+        """Returns the dataset of a split, with its key lookup and the identity against which states are checked.
+
+        Args:
+            split: the split expression.
+            config: options of reading.
+            shuffle_files: argument of `as_dataset`.
+            steps: transforms of the records; the first one decodes.
+        """
         splits, ordered = self.info.splits, self.info.disable_shuffling
         parts = split.to_absolute(splits)
         infos = [splits[part.splitname] for part in parts]

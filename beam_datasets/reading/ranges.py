@@ -144,7 +144,7 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
     reader = RunReader(shard, stop, *((_REMOTE_CHUNK, executor.submit) if is_remote else (CHUNK_BYTES,)))
 
     def get_chunk(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
-        """Returns the next chunk of the run, for `read_visits`."""
+        """Returns the next chunk of the run. For the arguments, see `read_visits`, which calls it."""
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
         return reader.chunk(ranges_of(0, visits), failed or damaged)

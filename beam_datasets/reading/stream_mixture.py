@@ -110,7 +110,7 @@ class StreamMixture:
         )
 
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> StreamMixture:
-        """Returns the mixture of one worker's parts of the sources."""
+        """Returns the mixture of one worker's parts of the sources. For the arguments, see `Dataset.shard`."""
         return self._with_sources([source.shard(worker_index, worker_count, block=block) for source in self.sources])
 
     def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:

@@ -179,6 +179,8 @@ class Stream:
     def _divided(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
         """Returns the stream of one worker's part of the examples. Each worker makes its own groups.
 
+        For the arguments, see `Dataset.shard`.
+
         Raises:
             ValueError: there are several workers, and `skip()` or `take()` would count each worker's items.
         """
@@ -297,7 +299,7 @@ class Stream:
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns the stream in padded batches: `batch` with `pad=True`."""
+        """Returns the stream in padded batches: `batch` with `pad=True`. For the arguments, see `batch`."""
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,

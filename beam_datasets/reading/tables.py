@@ -98,7 +98,10 @@ def _pyarrow() -> Any:
 
 
 def _record_batches(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> tuple[Any, Iterator[Any]]:
-    """Returns the Arrow schema of a dataset's examples, and an iterator over their record batches."""
+    """Returns the Arrow schema of a dataset's examples, and an iterator over their record batches.
+
+    For the arguments, see `Dataset.to_arrow`.
+    """
     if dataset._operation.length == ENDLESS:
         raise TypeError("a table of an endless dataset has no end; use repeat(epochs) with a number of epochs.")
     step = _decode_step(dataset)

@@ -298,7 +298,13 @@ def _quote_names(names: Collection[str]) -> str:
 
 
 def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
-    """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent."""
+    """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent.
+
+    Args:
+        dtype: dtype of the values: int64, float32 or string.
+        key: key of the feature, for errors.
+        feature: the tf.train.Feature message; None if it is absent.
+    """
     if feature is None or feature.WhichOneof("kind") is None:
         return None
     try:
@@ -308,7 +314,13 @@ def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
 
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
-    """Returns the list of each time step; no list without steps."""
+    """Returns the list of values of each time step; [] without steps.
+
+    Args:
+        dtype: dtype of the values: int64, float32 or string.
+        key: key of the feature list, for errors.
+        steps: the tf.train.Feature message of each time step; None if the feature list is absent.
+    """
     rows = [_read_list(dtype, key, step) for step in steps or ()]
     return [[] if row is None else row for row in rows]
 

@@ -330,7 +330,16 @@ def dense(value: Any, default_value: Any) -> Any:
 
 
 def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
-    """Returns an array full of the default; 0 and '' mean each other in strings and numbers."""
+    """Returns an array full of the default; for strings, 0 means '', and for numbers, '' means 0.
+
+    Args:
+        shape: shape of the array.
+        dtype: dtype of the array.
+        default_value: the default.
+
+    >>> _full_array((2,), np.dtype(np.int64), "")
+    array([0, 0])
+    """
     if isinstance(default_value, str):
         default_value = default_value.encode("utf-8")
     is_empty = default_value in (0, b"")

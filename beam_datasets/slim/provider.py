@@ -130,7 +130,13 @@ class TextLineReader(RecordReader):
 
 @contextlib.contextmanager
 def _open_uncompressed(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
-    """Opens the uncompressed bytes of a file, from byte `start` on."""
+    """Opens the uncompressed bytes of a file, from byte `start` on.
+
+    Args:
+        path: path of the file.
+        compression: 'gzip', or None if the file is not compressed.
+        start: offset in the uncompressed bytes.
+    """
     with storage.open_reader(path) as file, io.BufferedReader(_File(file), CHUNK_BYTES) as packed:
         stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES) if compression else packed
         try:
@@ -143,6 +149,11 @@ def _open_uncompressed(path: str, compression: str | None, start: int) -> Iterat
 
 def _check_start(path: str, start: int, size: int) -> None:
     """Checks that a file did not become shorter than the position, in bytes, up to which it was read.
+
+    Args:
+        path: path of the file, for errors.
+        start: the position.
+        size: size of the uncompressed file now.
 
     Raises:
         CorruptRecordError: it did.
@@ -522,6 +533,12 @@ class DatasetDataProvider:
 
 def _check_checkpoint(value: Any, max_position: int, num_files: int, first: PassCheckpoint) -> None:
     """Validates a checkpoint that comes from outside.
+
+    Args:
+        value: the checkpoint, of any type.
+        max_position: largest valid position, in records.
+        num_files: number of files of the dataset.
+        first: checkpoint of the beginning of a pass, which has the expected keys and number of readers.
 
     Raises:
         StateError: it is malformed, or does not fit the files, the readers or the position of its state.

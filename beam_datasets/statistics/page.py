@@ -113,7 +113,15 @@ def _feature(
     example_url: Callable[[str, int], str] | None,
     images: Sequence[tuple[str, str]],
 ) -> str:
-    """Returns the HTML section of a feature: its images, facts, histograms and tables for all slices."""
+    """Returns the HTML section of a feature: its images, facts, histograms and tables for all slices.
+
+    Args:
+        number: number of the feature on the page, from 0, which its link contains.
+        path: path of the feature.
+        parts: name of a slice -> statistics of the feature in it; None if the slice lacks it.
+        example_url: function (name of the slice, index of an example in it) -> URL; None for no links.
+        images: (URL, description) of some of its images; the URL is '' for a damaged image.
+    """
     facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in parts.items() if part is not None}
     pictures = "".join(
         f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' if url else f"<br>Damaged: {escape(text)}"
@@ -187,7 +195,13 @@ def _facts(feature: dict[str, Any]) -> dict[str, str]:
 
 
 def _spread(feature: dict[str, Any], name: str, example_url: Callable[[str, int], str] | None) -> dict[str, str]:
-    """Returns extremes, quantiles and moments, as HTML; the extremes link to their examples."""
+    """Returns the extremes, quantiles and moments of a feature: name -> HTML. The extremes link to their examples.
+
+    Args:
+        feature: statistics of the feature in a slice; {} is returned if it has no numbers.
+        name: name of the slice.
+        example_url: function (name of the slice, index of an example in it) -> URL; None for no links.
+    """
     if "mean" not in feature:
         return {}
 

@@ -103,7 +103,7 @@ def compute(
     data_dir: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Statistics:
-    """Returns the statistics of a dataset, computed in this process; the arguments are those of `prepare`.
+    """Returns the statistics of a dataset, computed in this process. For the arguments, see `prepare`.
 
     `beam_datasets.beam.reports.run_stats` has workers compute them.
     """

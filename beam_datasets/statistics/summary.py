@@ -328,7 +328,14 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
 
 
 def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:
-    """Adds numbers to the spread and the distinct values of a summary; NaN and infinities are only counted."""
+    """Adds numbers to the spread and the distinct values of a summary; NaN and infinities are only counted.
+
+    Args:
+        summary: summary of the feature, which is changed.
+        values: the numbers, of shape (n,).
+        where: hash of the position of each number, by which samples are chosen.
+        records: index in the slice of the example of each number.
+    """
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
         if not finite.all():
@@ -352,7 +359,15 @@ def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint6
 def _add_bytes(
     summary: Summary, values: list[bytes], where: NDArray[np.uint64], kind: str, records: NDArray[np.int64]
 ) -> None:
-    """Adds texts or files to a summary: their lengths, distinct values and, for images, the sizes in pixels."""
+    """Adds texts or files to a summary: their lengths, distinct values and, for images, the sizes in pixels.
+
+    Args:
+        summary: summary of the feature, which is changed.
+        values: the texts or files.
+        where: hash of the position of each value, by which samples are chosen.
+        kind: kind of the feature, such as `IMAGE`.
+        records: index in the slice of the example of each value.
+    """
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     summary.spreads["bytes"].add(lengths, records)
     summary.counts["empty"] += len(values) - int(np.count_nonzero(lengths))
@@ -507,7 +522,16 @@ def prepare(
 
 
 def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
-    """Returns the features of names, and those below them."""
+    """Returns the features that have one of the names, and those below them.
+
+    It raises a FeatureKeyError for a name that no feature has.
+
+    Args:
+        leaves: all features with statistics.
+        tree: features of the dataset.
+        names: names of features, such as 'a' or 'b.c'.
+        dataset: name of the dataset, for errors.
+    """
     wanted = [record_name(name.strip("/"), tree) for name in names]
     for name in wanted:
         if not any(leaf.is_below(name) for leaf in leaves):

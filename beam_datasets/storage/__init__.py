@@ -299,9 +299,14 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
 
 
 def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None:
-    """Moves files of a local directory into another one on the same disk, which is made; they replace what is there.
+    """Moves files of a local directory into another one on the same disk, and creates that if necessary.
 
-    Those that do not exist are left out.
+    They replace files of the same name. Files that do not exist are left out.
+
+    Args:
+        source: the directory of the files.
+        target: the other directory.
+        names: names of the files.
 
     Raises:
         StorageError: a path is not local, or the two are on different disks.

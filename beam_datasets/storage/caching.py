@@ -197,7 +197,13 @@ class PieceCache:
     num_bytes: int
 
     def get(self, key: str, number: int, num_bytes: int) -> memoryview | None:
-        """Returns a piece of `num_bytes`; None if it is missing or damaged."""
+        """Returns a piece of `num_bytes`; None if it is missing or damaged.
+
+        Args:
+            key: key of the file; see `CachedReader`.
+            number: number of the piece in the file, from 0.
+            num_bytes: expected size of the piece.
+        """
         path = self.path(key, number)
         try:
             with open(path, "rb") as file:
@@ -224,7 +230,12 @@ class PieceCache:
             _warn(self.directory, error.strerror or str(error))
 
     def put(self, key: str, number: int, data: Buffer) -> bool:
-        """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes.
+        """Stores consecutive pieces of a file, and removes other pieces if there are too many bytes.
+
+        Args:
+            key: key of the file; see `CachedReader`.
+            number: number of the first piece, from 0.
+            data: content of the pieces; each has `PIECE_BYTES`, except the last one of a file.
 
         Returns:
             Whether all of them are kept.

@@ -56,7 +56,14 @@ class ForkedObstore:
         return _Whole(self._call("get", store, key, {}))
 
     def get_ranges(self, store: Store, key: str, *, starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
-        """Returns ranges of an object."""
+        """Returns the bytes [start, end) of an object for each pair of `starts` and `ends`.
+
+        Args:
+            store: root and options of the store.
+            key: key of the object in the store.
+            starts: offset of the first byte of each range.
+            ends: offset after the last byte of each range.
+        """
         contents: list[bytes] = self._call("get_ranges", store, key, {"starts": starts, "ends": ends})
         return contents
 
@@ -72,6 +79,12 @@ class ForkedObstore:
 
     def _call(self, name: str, store: Store, key: str, arguments: dict[str, Any]) -> Any:
         """Calls a function of obstore in the helper process, which is started if necessary.
+
+        Args:
+            name: name of the function.
+            store: root and options of the store.
+            key: key of the object in the store.
+            arguments: further arguments of the function, by name.
 
         Raises:
             StorageError: the helper process has ended.

@@ -67,7 +67,14 @@ class LocalReader(Reader):
             raise _as_storage_error(self.path, error) from error
 
     def _read_on(self, descriptor: int, data: bytes, start: int, stop: int) -> bytes:
-        """Returns what a read that the system cut (Linux does above 2 GiB) began."""
+        """Returns bytes [start, stop) after a read that returned only the first of them, as Linux does above 2 GiB.
+
+        Args:
+            descriptor: descriptor of the file.
+            data: the bytes that the read returned, from `start` on.
+            start: offset of the first byte in the file.
+            stop: offset after the last byte.
+        """
         parts = [data]
         start += len(data)
         while start < stop:
@@ -355,7 +362,13 @@ def rename_dir(source: str, target: str) -> None:
 
 
 def move_files(source: str, target: str, names: Iterable[str]) -> None:
-    """Moves files of a directory into another one, which is made; those that do not exist are left out."""
+    """Moves files of a directory into another one, and creates that if necessary. Files that do not exist are left out.
+
+    Args:
+        source: the directory of the files.
+        target: the other directory, on the same disk.
+        names: names of the files.
+    """
     make_dirs(target)
     for name in names:
         with _naming_path(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):

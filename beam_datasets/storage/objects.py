@@ -475,7 +475,13 @@ def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[N
 
 
 def _translate_error(path: str, error: Exception, options: StoreOptions) -> StorageError:
-    """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials."""
+    """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials.
+
+    Args:
+        path: path of the object, for the message.
+        error: the error of obstore.
+        options: options of the store; empty if its credentials come from the environment.
+    """
     from obstore import exceptions
 
     if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):

@@ -44,7 +44,15 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
 
 
 def _check_items(connector: Any, values: list[Any], expected: list[Any]) -> None:
-    """Checks that values are read as items of sequences as they are alone."""
+    """Checks that values are read as items of sequences in the same way as alone.
+
+    It raises an AssertionError if they are not.
+
+    Args:
+        connector: the connector.
+        values: examples of the feature.
+        expected: what is read of each value alone.
+    """
     many = F.Sequence(connector)
     for tree, nested in ((many, values), (F.Sequence(many), [[], values])):
         if not _can_be_encoded(tree):

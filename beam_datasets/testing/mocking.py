@@ -109,7 +109,13 @@ class _Mocked:
         self._as_dataset: Any = ReadOnlyBuilder.as_dataset
 
     def as_dataset(self, builder: Any, split: Any, options: dict[str, Any]) -> Any:
-        """Returns the datasets of `as_dataset` of the builder, of random examples."""
+        """Returns what `as_dataset` of the builder returns, with random examples.
+
+        Args:
+            builder: the builder.
+            split: argument of `as_dataset`: an expression or a structure of them; None for all splits.
+            options: other arguments of `as_dataset`, by name.
+        """
         info = self._info(builder)
         if split is None:
             split = {name: name for name in info.splits}
@@ -121,7 +127,14 @@ class _Mocked:
         return map_splits(lambda each: self._one(builder, info, each, options), split)
 
     def _one(self, builder: Any, info: DatasetInfo, expression: Any, options: dict[str, Any]) -> Any:
-        """Returns the dataset of the first split that an expression names."""
+        """Returns the dataset of the first split that an expression names.
+
+        Args:
+            builder: the builder.
+            info: description of the dataset.
+            expression: expression of a slice.
+            options: other arguments of `as_dataset`, by name.
+        """
         asked = _Asked(info.splits, self.num_examples)
         AbstractSplit.from_spec(expression).to_absolute(asked)
         name = asked.names[0] if asked.names else "train"
@@ -200,7 +213,13 @@ class _Mocked:
         return array if shape else array[()]
 
     def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Any:
-        """Returns a random array; integers are from 0 to `max_value`, floats from 0 to 1."""
+        """Returns a random array; integers are from 0 to `max_value`, floats from 0 to 1.
+
+        Args:
+            shape: shape of the array.
+            dtype: dtype of the array; strings make an array of objects.
+            random: the generator of random numbers.
+        """
         if dtype == STRING:
             texts = np.empty(shape, object)
             for index in np.ndindex(shape):

@@ -169,7 +169,13 @@ class Expected:
         return self._texts[name]
 
     def _find(self, name: str, kind: str, message: str) -> None:
-        """Adds a finding; only the first of each file."""
+        """Adds a finding about a file, unless the file has one already.
+
+        Args:
+            name: name of the file in the dataset's directory.
+            kind: a key of `REMEDIES`.
+            message: the actual and the expected state; a path of the file at its beginning is left out.
+        """
         message = message.removeprefix(storage.join(self.directory, name)).lstrip(": ")
         self._found.setdefault(name, Finding(name, None, None, kind, message))
 
@@ -300,7 +306,13 @@ class Expected:
         return None if materialized else frozenset()
 
     def _template(self, dataset: str, split: str, num_shards: int) -> FilenameTemplate:
-        """Returns the template of shard names: by dataset_info.json, unless it is damaged and no such shards exist."""
+        """Returns the template of shard names: by dataset_info.json, unless it is damaged and no such shards exist.
+
+        Args:
+            dataset: name of the dataset.
+            split: name of the split.
+            num_shards: number of shards of the split.
+        """
         usual = FilenameTemplate(dataset, split)
         known = self.info.splits.get(split) if self.info is not None else None
         if known is None or known.filename_template is None:

@@ -110,7 +110,15 @@ def examine_again(old: Examination, changed: Collection[str]) -> Examination:
 def _read_shards(
     expected: Expected, names: Sequence[str], decode: bool, jobs: int | None, counter: _Counter
 ) -> list[ShardFacts]:
-    """Returns the content of shards, in the order of their names."""
+    """Returns the content of shards, in the order of their names.
+
+    Args:
+        expected: the expected content of the dataset.
+        names: file names of the shards.
+        decode: whether to decode the records, too.
+        jobs: maximum number of shards to read at once; None for one per core.
+        counter: counter of the bytes that were read.
+    """
     checks = RecordChecks.of(expected.record_features(decode=decode), decode=decode)
 
     def read(name: str) -> ShardFacts:

@@ -347,7 +347,15 @@ class _Walk:
         return None, "record"
 
     def _note(self, offset: int, record: int, count: int | None, kind: str, problem: str) -> None:
-        """Adds a damage. It is joined to the last one if they touch, or if there are too many."""
+        """Adds a damage, or joins it to the last one if they are adjacent or if there are too many.
+
+        Args:
+            offset: byte offset of the damage in the shard.
+            record: number of the first damaged record in the shard, from 0.
+            count: number of damaged records; None for the rest of the shard.
+            kind: kind of the damage; see `Damage`.
+            problem: description of the damage.
+        """
         last = self.damages[-1] if self.damages else None
         if last is not None and last.kind == kind and last.count is not None:
             if record < last.record + last.count:

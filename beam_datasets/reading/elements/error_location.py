@@ -143,7 +143,13 @@ class _LocationSource:
 
 
 def _to_locations(source: Source, runs: Ints, records: Ints) -> list[Location]:
-    """Converts arrays of run numbers and record numbers to a list of locations."""
+    """Converts arrays of run numbers and record numbers to a list of locations.
+
+    Args:
+        source: source of the records.
+        runs: number of the run of each record in the source.
+        records: number of each record in its shard.
+    """
     return [(source, *numbers) for numbers in zip(runs.tolist(), records.tolist())]
 
 

@@ -209,7 +209,10 @@ class ThreadExecutor:
         return block, [pool.submit(task) for task in tasks], finish
 
     def _collect(self, block: Items, futures: list[Future[Any]], finish: Finish) -> list[Any]:
-        """Returns the values of a block and records their sizes; if a task failed, all its items become `Deferred`."""
+        """Returns the values of a block and records their sizes; if a task failed, all its items become `Deferred`.
+
+        For the arguments, see the result of `_submit`.
+        """
         try:
             values = finish([future.result() for future in futures])
         except Exception:

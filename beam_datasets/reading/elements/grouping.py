@@ -144,7 +144,7 @@ class Packed(Grouping):
 
     @classmethod
     def of(cls, max_length: Any, features: Iterable[str] | None, num_bins: int, overlong: str) -> Packed:
-        """Returns the link for the arguments of `pack()`.
+        """Returns the link for the arguments of `pack()`; for them, see `Stream.pack`.
 
         Raises:
             TypeError: an argument has another type.

@@ -93,6 +93,12 @@ def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, cou
 def _worker_payloads(dataset: ReadPlan, operation: Operation, epoch: int, count: int) -> list[bytes]:
     """Returns the argument of each worker, a pickle of (dataset with its share of the items, epoch, block size).
 
+    Args:
+        dataset: the dataset.
+        operation: the items that all workers read.
+        epoch: the epoch to read, from 0.
+        count: number of workers.
+
     Raises:
         RuntimeError: this process is a worker itself, which cannot start processes.
         TypeError: a function of the dataset cannot be pickled.
@@ -322,7 +328,16 @@ class _PicklableError:
 
 
 def _rebuild_error(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
-    """Creates an error of a type with the given `args` and attributes, without calling its constructor."""
+    """Creates an error of a type with the given `args` and attributes, without calling its constructor.
+
+    Args:
+        kind: type of the error.
+        args: its `args`.
+        fields: name of an attribute -> value.
+
+    >>> _rebuild_error(KeyError, ("a",), {"record": 3}).record
+    3
+    """
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(fields)

@@ -408,7 +408,7 @@ def batch_of(
 ) -> Batch:
     """Returns the step that applies `steps` to each item and makes batches of the results.
 
-    The other arguments are those of `Dataset.batch`, and so are the errors.
+    For the other arguments and the errors, see `Dataset.batch`.
     """
     features = features_of(steps[0])
     if isinstance(features, FeaturesDict):
@@ -634,7 +634,13 @@ class Program:
 
 
 def _finish_deferred(value: Any, apply_all: Function, finish: Function | None) -> Any:
-    """Applies the remaining transforms: all to a `Deferred` item, `finish` to an element."""
+    """Applies the remaining transforms: all to a `Deferred` item, `finish` to an element.
+
+    Args:
+        value: an element of the first transform, or a `Deferred` item.
+        apply_all: function that applies all transforms to an item.
+        finish: function that applies the transforms after the first one to an element; None if there are none.
+    """
     if type(value) is Deferred:
         return apply_all(value.item)
     return value if finish is None else finish(value)
