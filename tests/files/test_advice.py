@@ -57,6 +57,8 @@ FOLLOWED_ELSEWHERE = {
     "cli/options.py:check_beam_options --resume": "tests/cli/test_materialize.py",
     "cli/options.py:num_shards --num_shards": "tests/cli/test_options.py::test_no_numbers_of_shards",
     "cli/resolve.py:_build_by --name": "tests/cli/test_resolve.py",
+    "cli/resolve.py:builder_file --name": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
+    "cli/resolve.py:builder_file --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/resolve.py:_build_by beam-datasets build {}": f"{_TRIAL}",
     "cli/resolve.py:format_of --pattern": "tests/cli/test_resolve.py",
     "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
