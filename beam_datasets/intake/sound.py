@@ -204,9 +204,11 @@ def _decode(stream: Any, dtype: str) -> NDArray[Any]:
     """
     block_frames = max(1, _BLOCK // stream.channels)
     blocks: list[NDArray[Any]] = []
+    num_frames = 0
     while not blocks or len(blocks[-1]) == block_frames:
-        _check_size(len(blocks) * block_frames * stream.channels)
         blocks.append(stream.read(out=np.empty((block_frames, stream.channels), dtype)))
+        num_frames += len(blocks[-1])
+        _check_size(num_frames * stream.channels)
     return blocks[0].copy() if len(blocks) == 1 else np.concatenate(blocks)
 
 

@@ -314,6 +314,14 @@ def test_the_limit_of_samples_can_be_raised(monkeypatch):
     assert read_sound(data).samples.size == 4
 
 
+@pytest.mark.parametrize("data", [flac(NOISE[:50], 16, declare=False), encoded(NOISE[:50], "OGG", "VORBIS")])
+def test_the_limit_holds_for_sounds_of_undeclared_length(data, monkeypatch):
+    monkeypatch.setattr("beam_datasets.intake.sound.MAX_SAMPLES", 99)
+    assert "the sound has 100 samples, more than 99. If that is right, set the environment" in problem_of(data)
+    monkeypatch.setattr("beam_datasets.intake.sound.MAX_SAMPLES", 100)
+    assert read_sound(data).samples.shape == (50, 2)
+
+
 def test_a_header_allocates_nothing():
     huge = flac(NOISE[:40], 16)
     fields = int.from_bytes(huge[18:26], "big")
