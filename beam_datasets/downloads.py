@@ -655,7 +655,13 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 
 class _Fetcher:
-    """Fetches a URL for pooch: goes on with what is there, and tries again what may pass."""
+    """Fetches a URL for pooch: goes on with what is there, and tries again what may pass.
+
+    Args:
+        part: path of the partial file.
+        recorded: recorded checksum of the file; None if there is none.
+        verify_ssl: whether certificates of servers are verified.
+    """
 
     def __init__(self, part: Path, recorded: Checksum | None, verify_ssl: bool) -> None:
         self._part, self._known, self._verify_ssl = part, recorded, verify_ssl

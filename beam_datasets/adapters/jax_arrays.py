@@ -25,6 +25,11 @@ class JaxDataset:
     """A dataset whose numbers are JAX arrays.
 
     Each `for` loop reads the epoch after the last one that a loop or `iterate()` started.
+
+    Args:
+        dataset: the dataset to read.
+        device: a JAX device or sharding for the arrays; None for JAX's default device.
+        first_pass: number of the first pass that a loop reads, from 0.
     """
 
     def __init__(self, dataset: Dataset, device: Any, first_pass: int = 0) -> None:

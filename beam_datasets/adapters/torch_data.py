@@ -1024,6 +1024,11 @@ def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], objec
 class _Segment:
     """Memory that a worker shares with its parent.
 
+    Args:
+        torch: the module torch.
+        number: the number of the segment.
+        size: minimum size of the memory in bytes, without the reserved bytes.
+
     Attributes:
         tensor: the memory as a tensor of uint8; its first `_ALIGNMENT` bytes are reserved for the flag.
         flag: an array of one byte: 1 while the parent has tensors in the segment.

@@ -238,7 +238,13 @@ def _examine_host(
 
 
 class _Probe(beam.DoFn):
-    """Examines the worker on which it runs; reports the results as JSON in a string metric."""
+    """Examines the worker on which it runs; reports the results as JSON in a string metric.
+
+    Args:
+        folders: directories that the worker must be able to read and write.
+        token: content of the file `token` in each folder, by which a worker recognizes the same disk.
+        packages: names of modules that the worker must be able to import.
+    """
 
     def __init__(self, folders: Sequence[str], token: str, packages: Sequence[str]) -> None:
         self._folders, self._token, self._packages = folders, token, packages

@@ -311,7 +311,14 @@ def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination
 
 
 class _ReadBlocks(beam.DoFn):
-    """Number of a range -> blocks, and beside them a histogram of each, and the number once all of it is read."""
+    """Number of a range -> blocks, and beside them a histogram of each, and the number once all of it is read.
+
+    Args:
+        transform: conversion of the records; None if they are copied unchanged.
+        reshuffle: salt of the new order; '' for none.
+        transport: how records are sent to the shards: size of blocks and directory for spilled ones.
+        hash_shift: number of low bits of a sort key that histograms ignore.
+    """
 
     def __init__(self, transform: Transform | None, reshuffle: str, transport: Transport, hash_shift: int) -> None:
         self._options = transform, reshuffle

@@ -172,7 +172,13 @@ def _divide_run(
 
 
 class _ReadRange(beam.DoFn, RestrictionProvider):
-    """(index of the first example, range) -> its examples. Positions are numbers of records in the shard."""
+    """(index of the first example, range) -> its examples. Positions are numbers of records in the shard.
+
+    Args:
+        pool: pool of the dataset's shards.
+        step: transform of the records.
+        with_ids: whether to yield pairs (id, example); 'index' for the index in the slice as the id.
+    """
 
     def __init__(self, pool: ShardPool, step: Step, with_ids: Ids) -> None:
         self._pool = pool

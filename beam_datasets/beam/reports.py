@@ -90,7 +90,13 @@ class VerifyDataset(beam.PTransform):
 
 
 class _ReadShards(beam.DoFn):
-    """(number, name) of a shard -> (number, what it contains)."""
+    """(number, name) of a shard -> (number, what it contains).
+
+    Args:
+        directory: directory of the dataset.
+        features: features by which records are checked; None if they are not known.
+        decode: whether to decode the records, too.
+    """
 
     def __init__(self, directory: str, features: Any, decode: bool) -> None:
         self._directory, self._features, self._decode = directory, features, decode

@@ -55,7 +55,13 @@ class LogSender(logging.Handler):
     """A logging handler that sends records to an engine's logging service, from a daemon thread."""
 
     def __init__(self, url: str, worker_id: str, prefix: str) -> None:
-        """Starts the thread that sends records; each message begins with `prefix`."""
+        """Starts the thread that sends records.
+
+        Args:
+            url: address of the logging service, 'host:port'.
+            worker_id: id of the worker.
+            prefix: text at the beginning of each message.
+        """
         super().__init__()
         self._prefix = prefix
         self._entries: queue.Queue[Any] = queue.Queue(MAX_WAITING)

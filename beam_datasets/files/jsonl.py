@@ -179,6 +179,11 @@ def objects_of_array(path: str, encoding: str) -> Iterator[Row]:
 class _JsonText:
     """The text of a JSON file with a position, decoded in blocks as it is read.
 
+    Args:
+        stream: the file, decompressed, at its beginning.
+        path: path of the file, for errors.
+        encoding: encoding of the text.
+
     Attributes:
         is_broken: whether an error has ended the reading: the text after it cannot be read.
     """

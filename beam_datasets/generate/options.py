@@ -98,7 +98,7 @@ class ShardingOptions:
     ) -> ShardingOptions:
         """Returns the options, with the default limits of the size rule where they are None.
 
-        For the arguments, see the attributes of the class.
+        For the arguments, see `ShardingOptions`.
         """
         return cls(
             num_shards=num_shards,

@@ -279,7 +279,13 @@ def decompressed(raw: BinaryIO, codec: Codec, path: str) -> io.BufferedReader:
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed content of a file as a raw stream."""
+    """The decompressed content of a file as a raw stream.
+
+    Args:
+        raw: the compressed file, at its beginning.
+        codec: its compression format.
+        path: path of the file, for errors.
+    """
 
     def __init__(self, raw: BinaryIO, codec: Codec, path: str) -> None:
         super().__init__()

@@ -237,7 +237,12 @@ class TFSequenceExampleDecoder(_Decoder):
         keys_to_sequence_features: Mapping[str, FixedLenSequence | VarLen],
         items_to_handlers: Mapping[str, ItemHandler],
     ) -> None:
-        """Creates a decoder of the parsers of the context's and the time steps' values, and the handler of each item.
+        """Creates a decoder.
+
+        Args:
+            keys_to_context_features: key of the context -> parser of its value.
+            keys_to_sequence_features: key of the sequences -> parser of the values of all time steps.
+            items_to_handlers: name of an item -> handler that makes the item from the values of its keys.
 
         Raises:
             TypeError: a feature is of a kind that is not allowed there.

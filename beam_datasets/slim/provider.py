@@ -267,7 +267,14 @@ Record = tuple[str, RecordPlace, bytes]
 
 
 class _Readers:
-    """Reads the files of an epoch in turns, starting at a checkpoint."""
+    """Reads the files of an epoch in turns, starting at a checkpoint.
+
+    Args:
+        files: paths of the files.
+        order: indices of `files` in the order in which they are opened.
+        reader: reader of the records of a file.
+        start: the checkpoint.
+    """
 
     def __init__(self, files: list[str], order: Sequence[int], reader: RecordReader, start: PassCheckpoint) -> None:
         self._files = files

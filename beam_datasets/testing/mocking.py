@@ -99,7 +99,14 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Mocked:
-    """Datasets of random examples, each generated when it is first read."""
+    """Datasets of random examples, each generated when it is first read.
+
+    Args:
+        num_examples: number of examples of each split.
+        num_sub_examples: number of items of a `Dataset` feature.
+        max_value: the largest integer; None for `_MAX_VALUE`.
+        policy: source of features and splits.
+    """
 
     def __init__(self, num_examples: int, num_sub_examples: int, max_value: int | None, policy: MockPolicy) -> None:
         self.num_examples, self.num_sub_examples = num_examples, num_sub_examples

@@ -267,6 +267,13 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
 class _Walk:
     """Reads a file record by record, past damaged ones.
 
+    Args:
+        reader: reader of the file.
+        path: path of the file, for errors.
+        index: index of the file; None if it has no valid one.
+        checks: checks of the records.
+        progress: called with the number of bytes read since the last call.
+
     Attributes:
         damages: in the order of the file.
         num_records: records whose place is known, including damaged ones.

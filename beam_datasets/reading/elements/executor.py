@@ -211,7 +211,7 @@ class ThreadExecutor:
     def _collect(self, block: Items, futures: list[Future[Any]], finish: Finish) -> list[Any]:
         """Returns the values of a block and records their sizes; if a task failed, all its items become `Deferred`.
 
-        For the arguments, see the result of `_submit`.
+        For the arguments, see `_submit`, which returns them.
         """
         try:
             values = finish([future.result() for future in futures])
