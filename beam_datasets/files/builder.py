@@ -76,7 +76,7 @@ from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
-from beam_datasets.metadata.names import check_dataset_name
+from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, several, share_of
 
 Place = str | int | None
@@ -395,6 +395,10 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
+        if (read_as := camel_to_snake(self.name)) != self.name:
+            raise ValueError(
+                f"name: expected one in snake case, got {self.name!r}, which would be looked for as {read_as!r}"
+            )
         self._skip_bad = skip_bad
         self._description = description
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them

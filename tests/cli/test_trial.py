@@ -257,6 +257,8 @@ def test_a_folder_of_images_is_built_as_the_error_says(tmp_path: Path, capsys: A
         Image.new("L", (2, 3)).save(path)
     assert main(["build", str(tmp_path / "my pets"), "--data_dir", str(tmp_path)]) == 2
     [advised] = re.findall("images by their folders: (.*)$", capsys.readouterr().err, re.MULTILINE)
-    assert main([*shlex.split(advised), "--data_dir", str(tmp_path)]) == 0
-    dataset = bd.load("NAME", data_dir=tmp_path, split="train")
+    assert main([*shlex.split(advised), "--data_dir", str(tmp_path)]) == 2
+    assert "expected one in snake case, got 'NAME', which would be looked for as 'name'" in capsys.readouterr().err
+    assert main([*shlex.split(advised.replace("NAME", "pets")), "--data_dir", str(tmp_path)]) == 0
+    dataset = bd.load("pets", data_dir=tmp_path, split="train")
     assert sorted(dataset.features["label"].int2str(int(example["label"])) for example in dataset) == ["cat", "dog"]
