@@ -31,6 +31,7 @@ from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
+from beam_datasets.materializing.where import ExpressionLimitError
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.records.prefetch import prefetch_results
@@ -416,6 +417,9 @@ class Transform:
             """Returns the indices in `data` of the kept records; an error names the record that causes it."""
             try:
                 return places(data)
+            except ExpressionLimitError as error:  # which each record could need again
+                place = _describe_record(whole, records, first)
+                raise type(error)(f"{place}, and the {len(data) - 1} after it: {error}") from error
             except (BeamDatasetsError, FeatureError, ExampleError):
                 for index, record in enumerate(data):
                     try:

@@ -6,16 +6,13 @@ Columns are the features: numbers, bools, text, class labels as their names (no 
 these. Only the features that the expression names are decoded.
 
 An expression sees the example and nothing else: no files, settings, times or other tables, of which a second run could
-have others. For each block of examples it has `MAX_SECONDS`, and `MAX_BYTES` of memory.
+have others. It is evaluated in a helper process, which limits its time and memory for each block of examples.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import resource
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,17 +26,13 @@ from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.trees import iter_nested_features, join_steps
+from beam_datasets.materializing.database import DatabaseError, Evaluator, LimitedDatabase, LimitError
 from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
 
 
-MAX_SECONDS = 60.0
-"""Time limit in seconds of an expression for a block of examples."""
-
-MAX_BYTES = 2 << 30
-"""Memory limit of an expression, in addition to the memory of the process."""
-
+_DATABASE = LimitedDatabase()
 _TABLE = "examples"
 _MAX_NAMES = 20  # of labels in an error
 _BEFORE, _AFTER = f"SELECT 1 FROM {_TABLE} WHERE (\n", "\n)"
@@ -51,6 +44,10 @@ _NODES = {
 
 _OUTSIDE = re.compile(r"pg_.*|has_.*|current_.*|.*_pg_.*|map_type_id_.*|session_user|user|version|age|getenv")
 """Functions about the session or the machine, though DuckDB calls them consistent; age() counts from today."""
+
+
+class ExpressionLimitError(BeamDatasetsError):
+    """An expression needs more time or memory than it may."""
 
 
 @dataclass(frozen=True)
@@ -72,37 +69,32 @@ class Where:
                 "Write the character itself."
             )
 
-    def compile(self, features: Any) -> Callable[[list[Any]], list[int]]:
+    def compile(self, features: Any, database: Evaluator = _DATABASE) -> Callable[[list[Any]], list[int]]:
         """Returns the function from a list of records to the ascending indices in it of those that are kept.
 
         Args:
             features: features of the records, a `FeaturesDict`.
+            database: evaluates the expression.
 
         Raises:
             MissingDependencyError: DuckDB or pyarrow is not installed.
             BeamDatasetsError: the expression cannot be parsed, names a feature that does not exist or has no column,
                 compares values of different types, is not a bool, or depends on anything but the example.
+            ExpressionLimitError: it needs more time or memory than it may. The returned function raises it, too.
         """
-        duckdb = framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
+        framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
         optional_columns = {name: _arrow_converter(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in optional_columns.items() if column is not None}
-        connection = _connect(duckdb)
-        names = self._names(connection, features, columns)
+        names = self._names(database, features, columns)
         schema = pa.schema([(name, columns[name][0]) for name in names])
         table = _unused_name(features)
         source = f" FROM {table}" if names else ""
 
         def evaluated(query: str, arrays: list[Any]) -> tuple[str, Any]:
             """Returns the type of a query's only column, and its values."""
-            try:
-                if names:
-                    connection.register(table, pa.table(arrays, schema=schema))
-                with _limiting(connection):
-                    result = connection.execute(query)
-                    return str(result.description[0][1]), next(iter(result.fetchnumpy().values()))
-            except (duckdb.Error, MemoryError) as error:
-                raise self._error(_explain_error(duckdb, error), columns) from None
+            read = pa.table(arrays, schema=schema) if names else None
+            return self._evaluate(database, columns, query, (), table, read)
 
         def chosen(arrays: list[Any]) -> list[int]:
             """Returns the ascending indices at which the expression is true; `arrays` holds a column for each name."""
@@ -138,11 +130,11 @@ class Where:
 
         return places
 
-    def _names(self, connection: Any, features: Any, columns: dict[str, Any]) -> list[str]:
+    def _names(self, database: Evaluator, features: Any, columns: dict[str, Any]) -> list[str]:
         """Returns the names of the features that the expression uses, after checking it.
 
         Args:
-            connection: the connection to DuckDB.
+            database: evaluates queries.
             features: the features of the dataset.
             columns: name of a feature with a column -> (Arrow type, function from values to an Arrow array).
 
@@ -150,16 +142,15 @@ class Where:
             BeamDatasetsError: the expression cannot be parsed, or uses a function, feature or label that it must not.
         """
         for before, after in ((_BEFORE, _AFTER), (_BEFORE.replace("(", ""), "\n")):  # one expression, and a whole one
-            [[text]] = connection.execute(
-                "SELECT json_serialize_sql(?)", [f"{before}{self.expression}{after}"]
-            ).fetchall()
+            whole = (f"{before}{self.expression}{after}",)
+            _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", whole)
             parsed = json.loads(text)
             if parsed["error"]:
                 position = int(parsed.get("position", 0)) - len(before)
                 message = f"{parsed['error_message']}\n{_mark_position(self.expression, position)}"
                 raise self._error(message, columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
-        self._check_functions(connection, nodes, columns)
+        self._check_functions(database, nodes, columns)
         refs = {node["column_names"][0].lower(): node for node in nodes if node["class"] == "COLUMN_REF"}
         known = {name.lower(): name for name in features}
         parameters = {name for node in nodes if node["class"] == "LAMBDA" for name in _parameters(node)}
@@ -180,11 +171,11 @@ class Where:
                 self._check_labels(sides, {name: features[known[name]] for name in refs if name in known}, columns)
         return [name for name in columns if name.lower() in refs]
 
-    def _check_functions(self, connection: Any, nodes: list[Any], columns: dict[str, Any]) -> None:
+    def _check_functions(self, database: Evaluator, nodes: list[Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if the result of the expression depends on anything but the example.
 
         Args:
-            connection: the connection to DuckDB, which knows which functions are constant.
+            database: evaluates queries.
             nodes: the nodes of the parsed expression; see `_nodes`.
             columns: the columns, for the error.
         """
@@ -193,10 +184,12 @@ class Where:
                 what = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
                 raise self._error(f"expected an expression of one example, got a {what}. Name the features", columns)
         functions = {node["function_name"].lower() for node in nodes if node.get("function_name")}
-        rows = connection.execute(  # some, such as +, change for times with a zone alone, and the zone is set
-            "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and(stability <> 'CONSISTENT')"
-        ).fetchall()
-        changing = sorted(functions & {name.lower() for (name,) in rows} | set(filter(_OUTSIDE.fullmatch, functions)))
+        _, rows = self._evaluate(  # some, such as +, change for times with a zone alone, and the zone is set
+            database,
+            columns,
+            "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and(stability <> 'CONSISTENT')",
+        )
+        changing = sorted(functions & {name.lower() for name in rows} | set(filter(_OUTSIDE.fullmatch, functions)))
         if changing:
             message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
             raise self._error(message, columns)
@@ -217,32 +210,30 @@ class Where:
                     more = ", ..." if len(label.names) > _MAX_NAMES else ""
                     raise self._error(f"{message}{more}.{did_you_mean(text, label.names)}", columns)
 
-    def _error(self, message: str, columns: dict[str, Any]) -> BeamDatasetsError:
+    def _evaluate(self, database: Evaluator, columns: dict[str, Any], *query: Any) -> tuple[str, Any]:
+        """Returns (type of the first column of a query's result, its values).
+
+        Args:
+            database: evaluates queries.
+            columns: the columns, for the error.
+            query: arguments of `Evaluator.evaluate`.
+
+        Raises:
+            BeamDatasetsError: the query failed.
+            ExpressionLimitError: it needs more time or memory than it may.
+        """
+        try:
+            return database.evaluate(*query)
+        except DatabaseError as error:
+            raise self._error(error, columns) from None
+
+    def _error(self, message: str | DatabaseError, columns: dict[str, Any]) -> BeamDatasetsError:
         """Returns an error with the expression, a message, and the names of the features that it can use."""
         names = ", ".join(columns) or "none"
-        return BeamDatasetsError(
+        error_class = ExpressionLimitError if isinstance(message, LimitError) else BeamDatasetsError
+        return error_class(
             f"where={self.expression!r}: {message}\nGive a condition in DuckDB's SQL over these features: {names}."
         )
-
-
-def _connect(duckdb: Any) -> Any:
-    """Returns a connection to a DuckDB database in memory, with fixed settings and no access to files and networks.
-
-    Args:
-        duckdb: the module duckdb.
-    """
-    settings = {
-        "enable_external_access": "false",
-        "autoload_known_extensions": "false",
-        "autoinstall_known_extensions": "false",
-        "max_temp_directory_size": "0KiB",
-        "memory_limit": f"{MAX_BYTES}B",
-        "threads": "1",
-    }
-    connection = duckdb.connect(":memory:", config=settings)
-    connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 def _unused_name(features: Any) -> str:
@@ -266,54 +257,6 @@ def _names_alike(name: str, features: Any) -> str:
         if steps[0].lower() == name:
             by_lower_case.setdefault(tuple(step.lower() for step in steps), []).append(join_steps(steps))
     return next((", ".join(map(repr, alike)) for alike in by_lower_case.values() if len(alike) > 1), "")
-
-
-_lock = threading.Lock()
-_limits: list[tuple[int, int]] = []  # of this process before those of threads that evaluate something now
-
-
-@contextlib.contextmanager
-def _limiting(connection: Any) -> Iterator[None]:
-    """Context manager: interrupts a query after `MAX_SECONDS`, and limits this process's memory to `MAX_BYTES` more.
-
-    DuckDB's own limit counts only a part of its memory.
-    """
-    timer = threading.Timer(MAX_SECONDS, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    with _lock:
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        _limits.append((soft, hard))
-        if len(_limits) == 1 and (used := _data_bytes()):
-            most = [used + MAX_BYTES, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
-            resource.setrlimit(resource.RLIMIT_DATA, (min(most), hard))
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with _lock:
-            before = _limits[0]
-            _limits.pop()
-            if not _limits:
-                resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _data_bytes() -> int:
-    """Returns the bytes of memory that this process has written to; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[5]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _explain_error(duckdb: Any, error: Exception) -> str:
-    """Returns the text of an error of DuckDB; for an exceeded limit, a text with the limit in seconds or GiB."""
-    if isinstance(error, duckdb.InterruptException):
-        return f"it takes more than {MAX_SECONDS:g} s for a block of examples"
-    if isinstance(error, (MemoryError, duckdb.OutOfMemoryException)):
-        return f"Out of Memory Error: it takes more than {MAX_BYTES / 2**30:g} GiB of memory"
-    return str(error)
 
 
 def _parameters(node: Any) -> Iterator[str]:

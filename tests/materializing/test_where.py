@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import resource
 import subprocess
@@ -19,7 +20,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.tfrecord import frame_all
-from beam_datasets.materializing import where
+from beam_datasets.materializing import database
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.records import Filter
 from beam_datasets.materializing.where import Where
@@ -304,22 +305,30 @@ def test_nested_names_are_proposed_at_any_depth() -> None:
     ],
 )
 def test_an_expression_that_takes_much_memory(records: list[bytes], expression: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(where, "MAX_BYTES", 256 << 20)
-    limit, before = resource.getrlimit(resource.RLIMIT_DATA), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    monkeypatch.setattr(database, "MAX_BYTES", 256 << 20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     chosen = Where(expression).compile(TREE)  # its trial has no value for n
     with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.25 GiB of memory\nGive a condition"):
         chosen(records)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
-    assert resource.getrlimit(resource.RLIMIT_DATA) == limit
 
 
-def test_an_expression_that_takes_long(records: list[bytes], monkeypatch: Any) -> None:
-    monkeypatch.setattr(where, "MAX_SECONDS", 0.5)
-    chosen = Where("levenshtein(repeat('a', 300000 + n), repeat('b', 300000 + n)) > 1").compile(TREE)
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "levenshtein(repeat('a', 300000 + n), repeat('b', 300000 + n)) > 1",
+        "length(regexp_replace(repeat('x', 3000000 + n), '(x*)y|x', 'z', 'g')) > 3",  # an hour without an interruption
+        "jaro_similarity(repeat('x', 3000000 + n), repeat('y', 3000000)) > 1",
+    ],
+)
+def test_an_expression_that_takes_long(records: list[bytes], monkeypatch: Any, expression: str) -> None:
+    chosen = Where(expression).compile(TREE)
+    monkeypatch.setattr(database, "MAX_SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.5 s for a block of examples\nGive a condition"):
         chosen(records)
     assert time.monotonic() - began < 10
+    monkeypatch.undo()
     assert Where("n > 20").compile(TREE)(records) == [21, 22]
 
 
@@ -348,3 +357,36 @@ def test_half_floats() -> None:
     features = F.FeaturesDict({"x": np.float16, "many": F.Sequence(np.float16)})
     records = [F.compile_encoder(features)({"x": i / 4, "many": [i / 4]}) for i in range(8)]
     assert Where("x > 1 and many[1] < 1.75").compile(features)(records) == [5, 6]
+
+
+def test_records_whose_condition_takes_long_are_named(source: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    slow = "length(regexp_replace(repeat('x', 3000000 + n), '(x*)y|x', 'z', 'g')) > 3"
+    job = plan_job(str(source), to="slow", data_dir=str(tmp_path), where=slow)
+    monkeypatch.setattr(database, "MAX_SECONDS", 0.5)
+    with pytest.raises(BeamDatasetsError, match=r"record 0.*, and the 22 after it: where=.* more than 0.5 s"):
+        job.count_chosen()
+
+
+HOUR = "length(regexp_replace(repeat('x', 3000000), '(x*)y|x', 'z', 'g')) > 3"
+ASKING = f"""\
+from beam_datasets import features
+from beam_datasets.materializing.where import _DATABASE, Where
+tree = features.FeaturesDict({{}})
+Where("true").compile(tree)
+print(_DATABASE._process.pid, flush=True)
+Where({HOUR!r}).compile(tree)
+"""
+
+
+def test_the_process_of_expressions_ends_with_the_one_that_asks() -> None:
+    """Even if it is killed while an expression is evaluated."""
+    with subprocess.Popen([sys.executable, "-c", ASKING], stdout=subprocess.PIPE) as asking:
+        assert asking.stdout is not None
+        helper = int(asking.stdout.readline())
+        time.sleep(1)
+        os.kill(helper, 0)
+        asking.kill()
+    end = time.monotonic() + 10
+    while Path(f"/proc/{helper}").exists() and "Z" not in Path(f"/proc/{helper}/stat").read_text().split()[2]:
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -16,7 +16,8 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureE
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.materializing.where import Where
+from beam_datasets.materializing.database import Database
+from beam_datasets.materializing.where import ExpressionLimitError, Where
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MAX_BYTES = 2 << 30  # of memory
@@ -115,7 +116,7 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
         for progress in _search(builder_from_directory(directory), features, expression, where, *limits):
             pipe.send(progress)
     except (BeamDatasetsError, MemoryError) as error:
-        lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
+        lacks_memory = isinstance(error, (MemoryError, ExpressionLimitError))
         text = str(error)  # which can be sent, as not all errors can
         pipe.send(_stopped_error(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
 
@@ -134,7 +135,7 @@ def _search(
         count: maximum number of matches.
         seconds: time limit; the search ends after the block in which it is exceeded.
     """
-    places = Where(where).compile(features)
+    places = Where(where).compile(features, Database(MAX_BYTES))
     records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
     matches: list[int] = []
     block, end = 1, time.monotonic() + seconds

@@ -1,0 +1,239 @@
+"""DuckDB, which evaluates expressions over columns: in this process, or in a helper process with limits.
+
+DuckDB itself limits neither memory, of which it counts a part, nor time: it heeds an interruption only between blocks
+of rows, and a regular expression can take hours for one row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any, BinaryIO, Protocol
+
+from numpy.typing import NDArray
+
+MAX_SECONDS = 60.0
+"""Time limit in seconds of a query in a helper process."""
+
+MAX_BYTES = 2 << 30
+"""Memory limit of a query, in addition to what its process needs without it."""
+
+_COMMAND = (
+    "import sys; from beam_datasets.materializing.database import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
+)
+
+
+class DatabaseError(Exception):
+    """A query failed."""
+
+
+class LimitError(DatabaseError):
+    """A query needs more time or memory than it may."""
+
+
+class Evaluator(Protocol):
+    """What evaluates queries."""
+
+    def evaluate(
+        self, query: str, parameters: tuple[str, ...] = (), name: str = "", table: Any = None
+    ) -> tuple[str, NDArray[Any]]:
+        """Returns (type of the first column of a query's result, its values).
+
+        Args:
+            query: the query, in SQL.
+            parameters: the values of its parameters.
+            name: the name in SQL of the table.
+            table: an Arrow table that the query reads; None if it reads none.
+
+        Raises:
+            DatabaseError: the query failed; its text is that of DuckDB.
+            LimitError: the query needs more time or memory than it may.
+        """
+
+
+class Database:
+    """A connection to DuckDB in this process, with fixed settings and no access to files and networks.
+
+    Args:
+        max_bytes: limit of the memory that DuckDB counts.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        import duckdb
+
+        self.max_bytes = max_bytes
+
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "enable_external_access": "false",
+            "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+            "max_temp_directory_size": "0KiB",
+            "memory_limit": f"{max_bytes}B",
+            "threads": "1",
+        }
+        self._duckdb = duckdb
+        self._connection = duckdb.connect(":memory:", config=settings)
+        self._connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on
+        self._connection.execute("SET lock_configuration = true")
+
+    def evaluate(
+        self, query: str, parameters: tuple[str, ...] = (), name: str = "", table: Any = None
+    ) -> tuple[str, NDArray[Any]]:
+        """Returns (type of the first column of a query's result, its values); see `Evaluator.evaluate`."""
+        try:
+            if table is not None:
+                self._connection.register(name, table)
+            result = self._connection.execute(query, list(parameters))
+            return str(result.description[0][1]), next(iter(result.fetchnumpy().values()))
+        except (MemoryError, self._duckdb.OutOfMemoryException):
+            raise LimitError(f"it takes more than {self.max_bytes / 2**30:g} GiB of memory") from None
+        except self._duckdb.Error as error:
+            raise DatabaseError(str(error)) from None
+
+
+class LimitedDatabase:
+    """DuckDB in a helper process, of which the system limits the memory, and which it ends if a query takes too long.
+
+    The process is started when it is first needed, and ends with this one. Queries of several threads take turns.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)  # the helper process belongs to the parent
+
+    def _reset(self) -> None:
+        """Resets the lock and the helper process to the initial state."""
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def evaluate(
+        self, query: str, parameters: tuple[str, ...] = (), name: str = "", table: Any = None
+    ) -> tuple[str, NDArray[Any]]:
+        """Returns (type of the first column of a query's result, its values); see `Evaluator.evaluate`."""
+        request = (query, parameters, name, None if table is None else _to_bytes(table), MAX_SECONDS, MAX_BYTES)
+        with self._lock:
+            process = self._process = self._process or _start_process()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                pickle.dump(request, process.stdin)
+                process.stdin.flush()
+                error_class, answer = pickle.load(process.stdout)
+            except BaseException as error:
+                self._process = None  # the next query must not get the reply to this one
+                code = _end_process(process)
+                if not isinstance(error, (EOFError, OSError, pickle.UnpicklingError)):
+                    raise  # such as an interrupt
+                raise _end_error(code) from None
+        if error_class is not None:
+            raise error_class(answer)
+        kind, values = answer
+        return kind, values
+
+
+def _start_process() -> subprocess.Popen[bytes]:
+    """Starts the helper process, with this process's import path."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _COMMAND]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> int:
+    """Ends a helper process, closes its pipes, and returns its exit code."""
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # a rest of the request could not be sent
+                pipe.close()
+    return process.wait()
+
+
+def _end_error(code: int) -> DatabaseError:
+    """Returns the error about a helper process that has ended with an exit code before it replied."""
+    if code == -signal.SIGALRM:
+        return LimitError(f"it takes more than {MAX_SECONDS:g} s for a block of examples")
+    if code in (0, -signal.SIGABRT):  # by `_receive`, or by C++, which could allocate no more
+        return LimitError(f"it takes more than {MAX_BYTES / 2**30:g} GiB of memory")
+    name = f"exit code {code}" if code > 0 else f"signal {-code} ({signal.strsignal(-code)})"
+    return DatabaseError(f"the process that evaluates it ended with {name}; an error of it is above")
+
+
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    """Runs the helper process: answers each request until the pipe is closed, which also ends a query that runs.
+
+    Requests are pickled (query, parameters, name of the table, Arrow stream of it or None, maximum of seconds, maximum
+    of bytes). Replies are pickled (None, (type, values)) or (error class, error message).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the process that asks ends then
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends this process
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests, waiting), daemon=True).start()
+    database, used = None, 0
+    while True:
+        query, parameters, name, stream, max_seconds, max_bytes = waiting.get()
+        if database is None or database.max_bytes != max_bytes:
+            database = Database(max_bytes)
+        used = used or _data_bytes()
+        _limit_memory(used, max_bytes)
+        signal.setitimer(signal.ITIMER_REAL, max_seconds)
+        try:
+            reply: tuple[Any, Any] = None, database.evaluate(query, parameters, name, _from_bytes(stream))
+        except (DatabaseError, MemoryError) as error:
+            reply = LimitError if isinstance(error, MemoryError) else type(error), str(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        pickle.dump(reply, replies)
+        replies.flush()
+
+
+def _receive(requests: BinaryIO, waiting: queue.SimpleQueue[Any]) -> None:
+    """Puts each request into a queue, and ends the process when no more can come, while a query may run."""
+    try:
+        while True:
+            waiting.put(pickle.load(requests))
+    finally:
+        os._exit(0)
+
+
+def _limit_memory(used: int, max_bytes: int) -> None:
+    """Limits the memory of this process to `max_bytes` more than `used`, unless that is unknown: 0."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if used:
+        limits = [used + max_bytes, *([] if hard == resource.RLIM_INFINITY else [hard])]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+
+
+def _data_bytes() -> int:
+    """Returns how much memory this process has written to; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _to_bytes(table: Any) -> bytes:
+    """Returns the Arrow stream of a table."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _from_bytes(stream: bytes | None) -> Any:
+    """Returns the Arrow table of a stream; None for None."""
+    if stream is None:
+        return None
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
