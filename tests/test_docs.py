@@ -25,7 +25,7 @@ NOT_RUN = {
     "how-to/files.md": "its files are not there",
     "how-to/flink.md": "run by tests/engines/test_flink.py, on a cluster",
     "how-to/flink-on-kubernetes.md": "its manifests are tested by tests/engines/test_kubernetes.py",
-    "how-to/spark.md": "its commands are those of tests/engines/spark_cluster.py, on a cluster",
+    "how-to/spark.md": "run by tests/engines/test_spark.py, on a cluster",
     "how-to/training.md": "run by tests/adapters/test_programs.py",
 }
 PAGES = [

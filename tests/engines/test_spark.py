@@ -3,14 +3,33 @@
 Run by `make test-spark`, which needs Java and Maven and downloads Spark; elsewhere these tests are skipped.
 """
 
+import os
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.directories import digests
-from tests.engines.jobs import NUMBERS, await_staged, end, fails, nothing_is_left, numbers, run, slices, start, version
+from tests.engines.cluster_servers import HOST
+from tests.engines.jobs import (
+    NUMBERS,
+    OPTIONS,
+    ROOT,
+    await_staged,
+    end,
+    fails,
+    nothing_is_left,
+    numbers,
+    run,
+    slices,
+    start,
+    version,
+)
+from tests.engines.page_commands import PageCommands, free_ports
 from tests.engines.spark_cluster import Cluster
 from tests.servers import free_port
 
@@ -105,3 +124,35 @@ def test_a_pool_is_missing_beside_an_executor(spark: Cluster, tmp_path: Path) ->
     nobody = [f"--environment_config=127.0.0.1:{free_port()}", "--shared_disk"]
     output = fails(tmp_path, *without(spark.options(), "--spark_master"), *nobody)
     assert "found no worker pool at the address" in output
+
+
+def test_the_commands_of_the_page(spark: Cluster, local: Path, tmp_path: Path) -> None:
+    """Those of "On your cluster", with other paths and ports: the job server, the worker pool, a build, the doctor."""
+    replacements = {
+        "spark://MASTER:7077": f"spark://{HOST}:{spark.ports['master']}",
+        "$SPARK_HOME": str(spark.home / "spark"),
+        "/opt/beam/gradle/wrapper": str(spark.home / "beam"),
+        "/opt/datasets/bin/python": sys.executable,
+        "/shared/datasets": str(tmp_path / "data"),
+        "my_dataset.py": f"{NUMBERS} {' '.join(OPTIONS)}",
+        **free_ports(8099, 8098, 50000),
+    }
+    page = PageCommands(ROOT / "docs" / "how-to" / "spark.md", replacements, tmp_path)
+    pool = page.block("worker_pool").splitlines()[-1]  # after the installation
+    address = {**os.environ, **spark.environment()}  # executors find the job server, Spark's driver, on 127.0.0.1
+    (tmp_path / "data").mkdir()
+    with page.serve(page.block("SparkJobServerDriver"), 8099, env=address), page.serve(pool, 50000):
+        build = page.block("beam-datasets build my_dataset.py")
+        assert "All checks" in page.run(build.replace(f"build {NUMBERS} {' '.join(OPTIONS)}", "doctor"))
+        assert "Published in" in page.run(build)
+    assert version(tmp_path / "data") == version(local)
+
+
+def test_the_commands_of_the_page_on_this_machine(spark: Cluster, tmp_path: Path) -> None:
+    """Those of the second terminal; the files of this machine and of Spark differ in run.json alone."""
+    replacements = {". .venv/bin/activate": "", "build/cluster": str(spark.directory), "build/": f"{tmp_path}/"}
+    page = PageCommands(ROOT / "docs" / "how-to" / "spark.md", replacements, ROOT)
+    *commands, diff = page.block("$(cat build/cluster/options)").strip().splitlines()
+    page.run("\n".join(commands))
+    compared = subprocess.run(page.bash(diff), capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"Files \S+/run.json and \S+/run.json differ\n", compared.stdout), compared
