@@ -20,10 +20,11 @@ from beam_datasets.files.arrow_types import arrow_field, leaf_paths
 from beam_datasets.files.arrow_values import Place, has_plain_values, items_of, python_values
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
 from beam_datasets.files.convert import label_of
-from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice, values_of, with_absent
+from beam_datasets.files.fields import FOUND, MAX_LABELS, UNKNOWN, Field, advice, parse_field, values_of, with_absent
 from beam_datasets.files.hugging_face import Description, described_features, with_kinds_of_files
 from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.files.merged_fields import MergedColumn
+from beam_datasets.files.parquet_nulls import may_have_nulls, with_nulls_reported
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.streams import open_bytes
@@ -37,7 +38,13 @@ class Parquet(RowsBuilder):
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
         """Returns ({column: field}, pieces of all files), where each piece is a row group; see `row_groups`."""
-        return row_groups(self._all_files, may_lack=self._may_lack, skip_bad=self._skip_bad)
+        return row_groups(
+            self._all_files,
+            may_lack=self._may_lack,
+            skip_bad=self._skip_bad,
+            num_rows=self._rows_of_each_file,
+            given=frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind != FOUND),
+        )
 
     def _infer_fields(self) -> dict[str, Field]:
         """Returns the schema of the files; see `RowsBuilder._infer_fields`.
@@ -81,7 +88,12 @@ def open_parquet(file: InputFile) -> Iterator[ParquetContent]:
 
 
 def row_groups(
-    files: Sequence[InputFile], *, may_lack: bool = False, skip_bad: bool = False
+    files: Sequence[InputFile],
+    *,
+    may_lack: bool = False,
+    skip_bad: bool = False,
+    num_rows: int = 0,
+    given: Collection[str] = (),
 ) -> tuple[dict[str, Field], list[Piece]]:
     """Returns the files' schema, and a piece for each row group: its number is the start.
 
@@ -89,11 +101,21 @@ def row_groups(
     not all files have, unless they `may_lack` some, or not with the same type, has a `problem`. Files without rows do
     not count: programs give them other types, or no columns at all. With `skip_bad`, a file that cannot be used has one
     piece without an end, whose reading raises its error again.
+
+    Args:
+        files: the files.
+        may_lack: whether files may lack columns that others have.
+        skip_bad: whether to leave out files and rows that cannot be used.
+        num_rows: number of rows of each file that are searched for nulls that cannot be stored, unless `skip_bad`.
+        given: names of the columns whose types are given, in which nulls are not searched.
+
+    Raises:
+        InputError: a file is damaged, or none can be used.
     """
     pieces: list[Piece] = []
     columns: dict[str, MergedColumn] = {}
     names_of: dict[str, list[str]] = {}
-    nulls: set[str] = set()
+    nulls_of: dict[InputFile, frozenset[str]] = {}
     problem = ""
     for file in files:
         try:
@@ -108,13 +130,17 @@ def row_groups(
         if content.num_rows:
             names_of[file.path] = list(file_fields)
             pieces += [Piece(file, group, group + 1) for group in range(len(content.groups))]
-        nulls |= nulls_here
+        nulls_of[file] = nulls_here
         for name, one in file_fields.items():
             columns.setdefault(name, MergedColumn(name, one, file.path)).add(one, file.path)
     if problem and not names_of:
         raise InputError(f"no file can be used; {problem}")
     used = [file for file in files if file.path in names_of]
+    nulls = frozenset().union(*nulls_of.values())
     fields = _with_kinds_of_files({name: column.field for name, column in columns.items()}, used, nulls)
+    for file in () if skip_bad else used:
+        searched = {name: field for name, field in fields.items() if name not in given}
+        fields |= _with_nulls_reported(searched, file, nulls_of[file], num_rows)
     return with_absent(fields, names_of, may_lack=may_lack), pieces
 
 
@@ -132,6 +158,23 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
             fields[name] = Field(UNKNOWN, problem=problem)
     return fields, nulls
+
+
+def _with_nulls_reported(
+    fields: Mapping[str, Field], file: InputFile, nulls: Collection[str], num_rows: int
+) -> dict[str, Field]:
+    """Returns the fields, with a `problem` where the first rows of a file have nulls that cannot be stored.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    if not num_rows or not any(may_have_nulls(field, name, nulls) for name, field in fields.items()):
+        return dict(fields)
+    try:
+        with open_parquet(file) as content:
+            return with_nulls_reported(fields, content, nulls, num_rows)
+    except InputError as error:
+        raise InputError(f"{error}\n{SKIP_ADVICE}") from error
 
 
 def _with_kinds_of_files(
