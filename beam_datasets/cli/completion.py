@@ -101,8 +101,9 @@ def _infos(parsed_args: Any) -> Iterator[Any]:
     """
     from beam_datasets.reading.opening import open_published
 
-    with contextlib.suppress(Exception):
-        data_dir = getattr(parsed_args, "source_data_dir", None) or parsed_args.data_dir
-        new = getattr(parsed_args, "new", None) or getattr(parsed_args, "dataset", None) or parsed_args.source
-        for name in [new] if isinstance(new, str) else new:
+    data_dir = getattr(parsed_args, "source_data_dir", None) or getattr(parsed_args, "data_dir", None)
+    words = (getattr(parsed_args, name, None) for name in ("new", "dataset", "source"))
+    names: Any = next(filter(None, words), [])
+    for name in [names] if isinstance(names, str) else names:
+        with contextlib.suppress(Exception):  # of one that cannot be opened, nothing is proposed
             yield open_published(name, data_dir).info

@@ -314,7 +314,8 @@ class FeatureConnector(abc.ABC):
         Raises:
             ValueError: this feature contains no features.
         """
-        raise ValueError(f"{path}: {self!r} contains no features, but decoders names {sorted(decoders)}")
+        where = path or "the features"
+        raise ValueError(f"{where}: {self!r} contains no features, but decoders names {sorted(decoders)}")
 
     def map_leaves(self, function: Callable[[Any], FeatureConnector]) -> FeatureConnector:
         """Returns the feature with `function(leaf)` in place of each feature in it that contains no others."""
@@ -702,7 +703,12 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
         raise ValueError(
             f"{dtype!r} is not a dtype of a feature; write np.int64, np.float32, np.str_ or np.bool_ instead"
         )
-    numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    if dtype is None:
+        raise ValueError("a feature needs a dtype, such as np.int64, got None")
+    try:
+        numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    except TypeError as error:
+        raise ValueError(f"{dtype!r:.200} is not a dtype of a feature: {error}") from None
     return STRING if numpy_dtype.kind in "OUS" else _dtype_by_name(numpy_dtype.name)
 
 

@@ -112,7 +112,7 @@ def _parse_legacy_node(node: Json) -> FeatureConnector:
         content = json.loads(content)
     connector = _CONNECTORS_BY_NAME.get(name)
     if connector is None:
-        return UnknownFeature(node=node)
+        return _build_user_connector(node, str(node["type"]), [content])
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
         content = {"features": content}
     return connector.from_content(_to_camel_keys(content), from_json)

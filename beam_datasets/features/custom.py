@@ -59,7 +59,7 @@ def _check_content(feature: FeatureConnector, path: str) -> None:
 
 def wrap_overridden(feature: FeatureConnector) -> FeatureConnector:
     """Returns a connector that calls the overridden `encode_example` and `decode_example` of a user's connector."""
-    return feature if isinstance(feature, CustomFeature) else Customised(connector=feature)
+    return feature if isinstance(feature, CustomFeature) else Customised(connector=feature, doc=feature.doc)
 
 
 def _connector_of_spec(spec: Any) -> FeatureConnector:
@@ -76,9 +76,9 @@ def _connector_of_spec(spec: Any) -> FeatureConnector:
 class CustomFeature(Wrapped):
     """Base class of connectors that users define, with a stored form and conversions to it and back.
 
-    A subclass defines `get_tensor_info` and `encode_example`, and optionally the other methods. `to_json_content`
-    returns the arguments of its constructor, so that the connector can be made again from features.json.
-    Instances with the same content are equal.
+    A subclass defines `get_tensor_info`, and those of the other methods that do more than return their argument.
+    `to_json_content` returns the arguments of its constructor, so that the connector can be made again from
+    features.json. Instances with the same content are equal.
 
     Examples:
         >>> class Money(CustomFeature):
@@ -102,6 +102,10 @@ class CustomFeature(Wrapped):
         The default is `get_tensor_info()`.
         """
         return self.get_tensor_info()
+
+    def encode_example(self, value: Any) -> Any:
+        """Returns the stored form of a value; by default the value itself."""
+        return value
 
     def to_json_content(self) -> Any:
         """Returns the arguments of the constructor, as a dict of JSON values; by default {}."""
@@ -183,10 +187,10 @@ class CustomFeature(Wrapped):
         return cls.from_json_content(json.loads(content["json"]))
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.to_json() == other.to_json()
+        return type(other) is type(self) and self.content_json() == other.content_json()
 
     def __hash__(self) -> int:
-        return hash((type(self), json.dumps(self.to_json())))
+        return hash((type(self), json.dumps(self.content_json())))
 
     def __repr__(self) -> str:
         content = self.to_json_content()

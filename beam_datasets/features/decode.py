@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_datasets.features.base import STRING, FeatureConnector, Replacement, dtype_of, is_dtype, shape_of, to_feature
-from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
@@ -265,10 +265,12 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
     if not isinstance(feature, FeaturesDict):
-        raise ValueError(f"{path}: {feature!r} contains no features, but partial decoding names {sorted(wanted)}")
+        raise ValueError(
+            f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(wanted)}"
+        )
     feature.check_names(wanted, path, "partial decoding")
     return feature.with_features(
-        {name: select(feature[name], child, f"{path}/{name}") for name, child in wanted.items()}
+        {name: select(feature[name], child, join(path, name)) for name, child in wanted.items()}
     )
 
 

@@ -121,7 +121,7 @@ class FeaturesDict(FeatureConnector):
         """Returns the dict with decoders in place of connectors, by name; see `with_decoders`."""
         self.check_names(decoders, path, "decoders")
         return self.with_features(
-            {name: child.with_decoders(decoders.get(name), f"{path}/{name}") for name, child in self.items()}
+            {name: child.with_decoders(decoders.get(name), join(path, name)) for name, child in self.items()}
         )
 
     def get_tensor_info(self) -> Any:

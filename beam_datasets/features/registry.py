@@ -10,7 +10,7 @@ import json
 import warnings
 from typing import Any, TypeVar
 
-from beam_datasets.features.base import FeatureConnector, FromJson, Json
+from beam_datasets.features.base import FeatureConnector, FromJson, Json, to_names
 
 _REGISTERED: dict[str, type[FeatureConnector]] = {}
 _Class = TypeVar("_Class", bound=type[FeatureConnector])
@@ -20,9 +20,9 @@ def register(kind: _Class) -> _Class:
     """Registers a class of connectors by its name in features.json, and returns it.
 
     Datasets with features of the class can then be read. The function may be used as a decorator. Names in an attribute
-    `ALIASES` of the class are registered too.
+    `ALIASES` of the class, a tuple of texts, are registered too. A later class replaces an earlier one of its name.
     """
-    for name in (class_name(kind), *kind.__dict__.get("ALIASES", ())):
+    for name in (class_name(kind), *to_names(f"{kind.__name__}.ALIASES", kind.__dict__.get("ALIASES", ()))):
         _REGISTERED[name] = kind
     return kind
 

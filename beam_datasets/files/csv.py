@@ -288,7 +288,10 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
         # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
         codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
         decoded = io.TextIOWrapper(with_line_limit(stream, file.path), codec, errors="surrogateescape", newline="")
-        first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
+        try:
+            first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
+        except UnicodeError as error:
+            raise InputError(f"{file.path}, line 1: {undecodable(error)}") from None
         delimiter = dialect.delimiter_of(file)
         text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
         if named := _DELIMITER_LINE.fullmatch(first_line):
@@ -311,7 +314,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
                 return
             except csv.Error as error:
                 problem = _csv_problem(error)
-            except UnicodeDecodeError as error:  # UTF-16 cannot be decoded after damage
+            except UnicodeError as error:  # UTF-16 cannot be decoded after damage
                 raise InputError(f"{file.path}, line {number}: {undecodable(error)}") from None
             stop = reader.line_num + 1 + text.num_comments
             if fields or problem:

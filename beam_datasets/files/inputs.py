@@ -247,13 +247,15 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
     return text.removeprefix("\ufeff") if offset == 0 else text
 
 
-def undecodable(error: UnicodeDecodeError, *, of_lines: bool = False) -> str:
+def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
     """Returns the error text, with advice, for bytes that cannot be decoded.
 
     Args:
         error: error of decoding them.
         of_lines: whether the file is cut at line ends, so that it cannot be read as UTF-16.
     """
+    if not isinstance(error, UnicodeDecodeError):  # such as that of a missing byte order mark
+        return str(error)
     got = error.object[error.start : error.start + 4]
     column = f" in column {error.start + 1}" if of_lines else ""
     looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,15 +37,18 @@ class Numerals:
     def _grouped(self) -> re.Pattern[str]:
         """The pattern of a number with separators of thousands."""
         groups, fraction = re.escape(self.thousands), re.escape(self.decimal)
-        return re.compile(rf"\s*[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:{fraction}\d*)?\s*")
+        return re.compile(rf"[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:{fraction}\d*)?", re.ASCII)
 
     def to_python(self, text: str) -> str | None:
-        """Returns the text of a number as Python writes it; None if its separators are others.
+        """Returns a text with Python's separators in the place of its own; None if they are misplaced.
+
+        It does not check that the text is a number.
 
         >>> german = Numerals(decimal=",", thousands=".")
         >>> german.to_python("1.234,50"), german.to_python("7"), german.to_python("1.5"), Numerals(",").to_python("1.5")
         ('1234.50', '7', None, None)
         """
+        text = text.strip()
         if self.thousands and self.thousands in text:
             if not self._grouped.fullmatch(text):
                 return None
@@ -66,20 +70,20 @@ _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 def options_for(text: str, used: Numerals) -> str:
     """Returns the options by which a text would be a number; '' if none would, or if it is one already.
 
+    A comma that may be either separator, as in 1,234, is taken for the decimal one.
+
     >>> options_for("1,5", PYTHON), options_for("1.234,50", PYTHON), options_for("1,234,567", PYTHON)
     ('--decimal ,', '--decimal , --thousands .', '--thousands ,')
-    >>> options_for("1.234,50", Numerals(",")), options_for("x", PYTHON)
-    ('--thousands .', '')
+    >>> options_for("1.234,50", Numerals(",")), options_for("x", PYTHON), options_for("1.234.567", PYTHON)
+    ('--thousands .', '', '--decimal , --thousands .')
     """
     if both := _BOTH.fullmatch(text):
         thousands = both[1] or both[2]
-        rest = text.rpartition(thousands)[2]
-        decimal = "," if "," in rest else "." if thousands == "," else used.decimal
-        needed = Numerals("," if thousands == "." and "," in rest else decimal, thousands)
+        needed = Numerals("," if thousands == "." else ".", thousands)
     elif _COMMA.fullmatch(text):
         needed = Numerals(",", used.thousands if used.thousands != "," else "")
     else:
         return ""
     options = [] if needed.decimal == used.decimal else [f"--decimal {needed.decimal}"]
-    options += [] if needed.thousands == used.thousands else [f"--thousands {needed.thousands}"]
+    options += [] if needed.thousands == used.thousands else [f"--thousands {needed.thousands or shlex.quote('')}"]
     return " ".join(options)

@@ -45,13 +45,14 @@ class ShardingOptions:
 
     def __post_init__(self) -> None:
         self._take_integers()
-        object.__setattr__(self, "ignore_duplicates", boolean("ignore_duplicates", self.ignore_duplicates))
+        for name in ("ignore_duplicates", "ordered", "skip_empty_splits"):
+            object.__setattr__(self, name, boolean(name, getattr(self, name)))
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         for count in counts:
             if count is not None and count < 1:
                 raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
             if count is not None and count > MAX_SHARDS:
-                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,}, which splits share.")
+                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,} for all splits together.")
         if not 0 < self.min_shard_size <= self.max_shard_size:
             raise ValueError(
                 f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "

@@ -98,4 +98,6 @@ def share_text(count: int, total: int) -> str:
     if count in (0, total):
         return "100%" if count else "0%"
     share = 100 * count / total
+    if share > 99.9:
+        return ">99.9%"
     return "<0.1%" if share < 0.1 else f"{share:.1f}%"

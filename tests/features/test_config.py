@@ -535,3 +535,30 @@ def test_names_of_tfds_are_pickled_by_name() -> None:
     cloudpickle = pytest.importorskip("cloudpickle")  # by which a script sends its classes
     names = (tfds.core, tfds.features, tfds.core.utils.lazy_imports_utils)
     assert all(cloudpickle.loads(cloudpickle.dumps(each)) is each for each in names)
+
+
+def test_documentation_of_users_connectors(tmp_path: Any) -> None:
+    class Documented(features.Tensor):
+        def encode_example(self, value: Any) -> Any:
+            return super().encode_example(value)
+
+    made = features.FeaturesDict({"a": Documented(shape=(), dtype=np.int64, doc="meaning")})
+    assert made["a"].to_json()["description"] == "meaning"
+    assert Rgb(doc="one") == Rgb(doc="other")
+    assert hash(Rgb(doc="one")) == hash(Rgb())
+
+
+def test_a_custom_feature_stores_its_values_by_default() -> None:
+    class Plain(features.CustomFeature):
+        def get_tensor_info(self) -> Any:
+            return features.TensorInfo((), np.int64)
+
+    assert Plain().encode_example(3) == 3
+    record = features.compile_encoder({"a": Plain()})({"a": 3})
+    assert features.compile_decoder({"a": Plain()})(record) == {"a": 3}
+
+
+@pytest.mark.parametrize("dtype", [None, 5, 1.5])
+def test_what_is_no_dtype_is_a_value_error(dtype: Any) -> None:
+    with pytest.raises(ValueError, match="dtype"):
+        features.Tensor(shape=(), dtype=dtype)

@@ -353,3 +353,17 @@ def test_guess(values, spec):
             guess.add(parse(serialize({"a": value})).get("a", []))
     found = guess.field("a", len(values), "in.tfrecord")
     assert spec in (str(found), found.problem[: len(spec)])
+
+
+@pytest.mark.parametrize(
+    "content, encoding",
+    [
+        (b"\xff\xfe" + "a,b\n1,".encode("utf-16-le") + b"\x00\xd8\x41\x00", "utf-16"),  # half of a surrogate pair
+        ("a,b\n1,2\n".encode("utf-32-le")[:-2], "utf-32"),
+    ],
+)
+def test_text_that_cannot_be_decoded_near_the_beginning(tmp_path, content, encoding):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.csv, line \d"):
+        read(path, encoding=encoding)
