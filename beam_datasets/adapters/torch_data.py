@@ -16,11 +16,11 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from beam_datasets.adapters.callers import FitLoop, find_fit_loop, is_divided_by_caller
 from beam_datasets.arguments import boolean, index_of, integer, shown
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self, framework
@@ -134,6 +134,7 @@ class Divided:
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
         detected_ranks: Ranks | None = None,
+        fit_loop: FitLoop | None = None,
     ) -> None:
         """Divides a dataset.
 
@@ -146,6 +147,7 @@ class Divided:
             shared: the integers of `_initial_shared_integers()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
             detected_ranks: the ranks that the parent of this DataLoader worker detected.
+            fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
 
         Raises:
             TypeError: a number is not an integer.
@@ -154,6 +156,7 @@ class Divided:
         self._dataset = dataset
         self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
         self._parent_ranks = detected_ranks
+        self._parent_fit_loop = fit_loop
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
@@ -171,6 +174,7 @@ class Divided:
             "rank": given and given.rank,
             "num_ranks": given and given.num_ranks,
             "detected_ranks": None if given else detect_ranks(),
+            "fit_loop": find_fit_loop(),
             "block": self._block,
             "even": self._even,
             "shared": self._shared,
@@ -254,6 +258,7 @@ class Divided:
             self._shared[_RANKS_LOGGED] = 1
             _LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)
+            self._warn_of_lightning()
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         start = self._begin_pass(worker, iteration)
@@ -265,11 +270,7 @@ class Divided:
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
         """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""
-        try:
-            len(self._dataset)
-        except TypeError:  # it is endless, or the number of items is not known
-            return
-        if ranks.rank or self._even is not None:
+        if ranks.rank or self._even is not None or not self._has_length():
             return
         unit, name = (self._block or 1), "batches"
         if self._dataset._steps[0].kind != "batch" and self._block is None:
@@ -289,6 +290,41 @@ class Divided:
                 ", block=batch_size" if name == "examples" else "",
             )
 
+    @property
+    def _fit_loop(self) -> FitLoop | None:
+        """The loop of Lightning that reads; None if another program reads."""
+        return find_fit_loop() or (None if _get_worker()[2] is None else self._parent_fit_loop)
+
+    def _warn_of_lightning(self) -> None:
+        """Logs a warning if Lightning loses a batch when it resumes, or trains on no batch in an epoch."""
+        loop = self._fit_loop
+        if loop is None:
+            return
+        if loop.saves_read_ahead and not self._has_length():
+            _LOGGER.warning(
+                "%r: Lightning reads a batch ahead of a loader without a length, and its checkpoints count it as read, "
+                "so a run that resumes skips it. Give the Trainer limit_train_batches=, the number of batches of an "
+                "epoch, or any larger number if no validation follows an epoch.",
+                self._dataset,
+            )
+        elif loop.has_spent_loader:
+            _LOGGER.warning(
+                "%r: the checkpoint was saved after the last batch of epoch %d but before its end, so Lightning trains "
+                "on no batch in epoch %d. Train an epoch more, or resume from a checkpoint that was saved earlier or "
+                "at the end of an epoch.",
+                self._dataset,
+                loop.epoch - 1,
+                loop.epoch,
+            )
+
+    def _has_length(self) -> bool:
+        """Returns whether the number of items of an epoch is known."""
+        try:
+            len(self._dataset)
+        except TypeError:  # it is endless, or a stream
+            return False
+        return True
+
     def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
         """Sets the number of the pass that begins, the same in all workers of a DataLoader.
 
@@ -300,6 +336,9 @@ class Divided:
         used it, and ignore it in others.
 
         Number and seed are in one integer, so that workers that begin at the same time write the same value.
+
+        Lightning restores no state of a loader after the end of an epoch, so a pass in its loop has at least the number
+        of its epoch.
 
         Returns:
             The loaded state at which this pass starts; None if it starts at an epoch.
@@ -313,6 +352,8 @@ class Divided:
         start, self._start = self._start, None
         if iteration is not None and started_by not in (_UNSET, number):
             start = None
+        if start is None and (loop := self._fit_loop) is not None:
+            number = max(number, loop.epoch)
         self._number = number if start is None else self._pass_at_state(start)
         shared[_LAST_PASS_AND_SEED] = self._number << _SEED_BITS | seed
         shared[begun_index] = self._number
@@ -780,7 +821,7 @@ def detect_ranks() -> Ranks | None:
     items of an iterable dataset among ranks themselves.
     """
     ranks = ranks_of_process()
-    if _is_divided_by_caller():
+    if is_divided_by_caller():
         return Ranks(0, 1, "Accelerate divides what it reads", ranks.world_size if ranks else 1)
     return ranks
 
@@ -793,24 +834,6 @@ def ranks_of_process() -> Ranks | None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher sets them before the group is initialized
         return Ranks.of(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "from $RANK and $WORLD_SIZE")
     return None
-
-
-def _is_divided_by_caller() -> bool:
-    """Returns whether code of Accelerate or of the Trainer that divides items is on the call stack.
-
-    The stack of a forked DataLoader worker includes that of its parent. Accelerate has no public function to ask.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_DIVIDING_MODULES):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_DIVIDING_MODULES = tuple(
-    os.path.join(*names) for names in (("accelerate", "data_loader.py"), ("transformers", "trainer_pt_utils.py"))
-)
 
 
 def _get_worker() -> tuple[int, int, int | None]:

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.adapters import torch_data
+from beam_datasets.adapters.callers import FitLoop
 from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
 from beam_datasets.reading.index import division
@@ -352,6 +353,18 @@ def test_the_pass_after_a_loaded_state_is_the_next_epoch(items: Any, num_workers
             == flat(Loader(divided(items.map(expected.__getitem__)), 1, num_workers))[::2]
         )
         assert dataset.state_after(examples=5)["epoch"] == epoch + 1
+
+
+def test_workers_begin_with_the_epoch_of_the_loop_that_started_them(items: Any) -> None:
+    """Spawned workers cannot find the loop of Lightning, and those that persist go on by themselves."""
+    shuffled = items.shuffle(seed=3)
+    dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, False, False))
+    for epoch in (3, 4):
+        with as_worker(0, 1, 7):
+            assert list(dataset) == list(shuffled.iterate(epoch=epoch))
+    with as_worker(0, 0, 0):  # the parent itself is not in the loop
+        dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, False, False))
+        assert list(dataset) == list(shuffled)
 
 
 def test_repeated(items: Any) -> None:

@@ -1,0 +1,91 @@
+"""Frameworks that read a dataset, found on the call stack, as they do not pass to a dataset what it needs to know.
+
+The stack of a forked DataLoader worker includes that of its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+
+def _paths(*files: str) -> tuple[str, ...]:
+    """Returns the ends of the paths of some modules, which are written with slashes."""
+    return tuple(file.replace("/", os.sep) for file in files)
+
+
+_DIVIDING_MODULES = _paths("/accelerate/data_loader.py", "/transformers/trainer_pt_utils.py")
+_FIT_LOOPS = _paths("/pytorch/loops/fit_loop.py", "/pytorch_lightning/loops/fit_loop.py")
+_EVALUATION_LOOPS = _paths("/pytorch/loops/evaluation_loop.py", "/pytorch_lightning/loops/evaluation_loop.py")
+_COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_lightning/utilities/combined_loader.py")
+_STATEFUL_LOADERS = _paths("/torchdata/stateful_dataloader/stateful_dataloader.py")
+
+
+class FitLoop(NamedTuple):
+    """The loop of Lightning's Trainer that begins to iterate over a dataset.
+
+    Attributes:
+        epoch: the epoch of the loop that the iteration is for.
+        saves_read_ahead: whether its checkpoints contain the state of a loader, and count a batch as read on which it
+            has not trained yet if the loader has no length.
+        has_spent_loader: whether it resumes from a checkpoint of the last batch of an epoch, and trains on no batch in
+            `epoch`, the next one, because it restores a loader that has no batches left.
+    """
+
+    epoch: int
+    saves_read_ahead: bool
+    has_spent_loader: bool
+
+
+def is_divided_by_caller() -> bool:
+    """Returns whether Accelerate or the Trainer of Hugging Face reads, which divide the items among ranks.
+
+    Accelerate has no public function to ask.
+    """
+    return any(frame.f_code.co_filename.endswith(_DIVIDING_MODULES) for frame in _frames())
+
+
+def find_fit_loop() -> FitLoop | None:
+    """Returns the loop of Lightning that begins to iterate over the training data; None if another program does so."""
+    is_stateful = is_combined = False
+    for frame in _frames():
+        path = frame.f_code.co_filename
+        is_stateful |= path.endswith(_STATEFUL_LOADERS)
+        is_combined |= path.endswith(_COMBINED_LOADERS)  # not in a user's function that the loop calls
+        if path.endswith(_EVALUATION_LOOPS):
+            return None
+        if path.endswith(_FIT_LOOPS):
+            with contextlib.suppress(AttributeError, KeyError):  # in a version with other attributes, as without it
+                return _describe_fit_loop(frame.f_locals["self"], is_stateful) if is_combined else None
+            return None
+    return None
+
+
+def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
+    """Returns the `FitLoop` of a loop of Lightning.
+
+    A loop that resumes iterates over its loaders before it updates the numbers of its epochs. With `max_steps`, it then
+    iterates over the epoch of the checkpoint again, and counts it as processed twice, but as completed once.
+
+    Args:
+        loop: a `lightning.pytorch.loops.fit_loop._FitLoop`, which is `fit_loop` of its Trainer.
+        is_stateful: whether it reads by a StatefulDataLoader.
+    """
+    trainer, epochs, batches = loop.trainer, loop.epoch_progress.current, loop.epoch_loop.batch_progress
+    is_after_last_batch = batches.is_last_batch and batches.current.completed < batches.current.processed
+    is_between_epochs = loop.restarting and epochs.processed < epochs.started and is_after_last_batch
+    epoch = epochs.processed if trainer.max_steps == -1 else epochs.completed
+    has_limit = isinstance(trainer.limit_train_batches, int)  # a float is a part of the length
+    return FitLoop(epoch + is_between_epochs, is_stateful and not has_limit, is_stateful and is_between_epochs)
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yields the frames of the call stack from the caller's outwards."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,165 @@
+"""Lightning, restarted from checkpoints of any step: the epochs that it trains on, and what it warns of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.conftest import ids, needed
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NUM_STEPS = 6  # of an epoch of 23 examples in batches of 4
+
+
+@pytest.fixture
+def fit(torchdata: Any, tmp_path: Path) -> Any:
+    """Returns the function that trains, and returns (epoch, ids of the batch) of each step."""
+    lightning = needed("lightning")
+    needed("lightning.pytorch.callbacks")
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            import torch
+
+            self.layer = torch.nn.Linear(1, 1)
+            self.steps: list[tuple[int, list[int]]] = []
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            self.steps.append((self.current_epoch, batch["idx"].tolist()))
+            return self.layer(batch["idx"].float()[:, None]).sum()
+
+        def configure_optimizers(self) -> Any:
+            import torch
+
+            return torch.optim.SGD(self.parameters(), 1e-9)
+
+    def fit(loader: Any, checkpoint: str | None = None, every: int | None = None, **options: Any) -> Any:
+        saving = lightning.pytorch.callbacks.ModelCheckpoint(
+            tmp_path, filename="{step}", save_top_k=-1, every_n_train_steps=every
+        )
+        quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
+        trainer = lightning.Trainer(accelerator="cpu", devices=1, callbacks=[saving], **quiet, **options)
+        path = None if checkpoint is None else tmp_path / checkpoint
+        trainer.fit(model := Model(), loader, ckpt_path=path, weights_only=False)
+        return model.steps
+
+    return fit
+
+
+@pytest.fixture
+def train(three: Any) -> Any:
+    return three.as_dataset("train").shuffle(seed=11)
+
+
+def steps_of_epochs(train: Any, *epochs: int) -> list[tuple[int, list[int]]]:
+    return [(epoch, batch) for epoch in epochs for batch in ids(train.batch(4).iterate(epoch=epoch))]
+
+
+def loader_of(torchdata: Any, dataset: Any, kind: str) -> Any:
+    from torch.utils.data import DataLoader
+
+    options: dict[str, Any] = (
+        {"num_workers": 2, "persistent_workers": "persistent" in kind} if "workers" in kind else {}
+    )
+    return (torchdata.StatefulDataLoader if "stateful" in kind else DataLoader)(dataset, batch_size=None, **options)
+
+
+@pytest.mark.parametrize("kind", ["plain", "stateful", "stateful, workers", "plain, persistent workers"])
+def test_a_run_that_is_restarted_after_an_epoch_trains_on_the_next(
+    torchdata: Any, train: Any, fit: Any, kind: str
+) -> None:
+    whole = fit(loader_of(torchdata, train.batch(4).as_torch(), kind), max_epochs=2)
+    assert whole == steps_of_epochs(train, 0, 1)
+    for epoch in (1, 2):
+        loader = loader_of(torchdata, train.batch(4).as_torch(), kind)
+        resumed = fit(loader, f"step={epoch * NUM_STEPS}.ckpt", max_epochs=4)
+        assert resumed == steps_of_epochs(train, *range(epoch, 4))
+
+
+@pytest.mark.parametrize("kind", ["plain", "stateful"])
+def test_a_run_of_a_number_of_steps_that_is_restarted_after_an_epoch(
+    torchdata: Any, train: Any, fit: Any, kind: str
+) -> None:
+    """Lightning trains on a batch of the epoch before, if it has no state of the loader."""
+    fit(loader_of(torchdata, train.batch(4).as_torch(), kind), max_steps=NUM_STEPS + 1)
+    resumed = fit(loader_of(torchdata, train.batch(4).as_torch(), kind), f"step={NUM_STEPS}.ckpt", max_steps=15)
+    assert [step for step in resumed if step[0]] == steps_of_epochs(train, 1, 2)[: len(resumed) - (kind == "plain")]
+
+
+def test_a_loader_that_begins_with_the_epoch_of_the_trainer(torchdata: Any, train: Any, fit: Any) -> None:
+    fit(loader_of(torchdata, train.batch(4).as_torch(), "stateful"), max_epochs=1)
+    loader = loader_of(torchdata, train.batch(4).as_torch(epoch=1), "stateful")
+    assert fit(loader, f"step={NUM_STEPS}.ckpt", max_epochs=2) == steps_of_epochs(train, 1)
+
+
+@pytest.mark.parametrize("kind", ["stateful", "stateful, workers"])
+def test_a_run_that_is_restarted_in_an_epoch(torchdata: Any, train: Any, fit: Any, kind: str) -> None:
+    whole = fit(loader_of(torchdata, train.batch(4).as_torch(), kind), every=8, max_epochs=3)
+    for step in (8, 16):
+        loader = loader_of(torchdata, train.batch(4).as_torch(), kind)
+        assert fit(loader, f"step={step}.ckpt", max_epochs=3) == whole[step:]
+
+
+@pytest.mark.parametrize("form", ["stream", "endless"])
+def test_a_loader_without_a_length(torchdata: Any, train: Any, fit: Any, form: str, caplog: Any) -> None:
+    """Lightning reads ahead of it, unless a limit is given: a warning says so, and the limit helps."""
+    unsized = train.filter(lambda example: True).batch(4) if form == "stream" else train.batch(4).repeat()
+
+    def loader() -> Any:
+        return loader_of(torchdata, unsized.as_torch(), "stateful")
+
+    def is_warned() -> bool:
+        return "Lightning reads a batch ahead of a loader without a length" in caplog.text
+
+    whole = fit(loader(), every=2, max_steps=5)
+    assert is_warned()
+    assert fit(loader(), "step=2.ckpt", max_steps=4) == whole[3:5]  # without one
+    caplog.clear()
+    whole = fit(loader(), every=3, max_steps=5, limit_train_batches=NUM_STEPS)
+    assert fit(loader(), "step=3.ckpt", max_steps=5, limit_train_batches=NUM_STEPS) == whole[3:5]
+    assert not is_warned()
+
+
+@pytest.mark.parametrize("kind", ["plain", "stateful"])
+def test_a_checkpoint_of_the_last_batch_of_an_epoch(
+    torchdata: Any, train: Any, fit: Any, kind: str, caplog: Any
+) -> None:
+    """Lightning trains on no batch in the next epoch if it restores the loader, and a warning says so."""
+    fit(loader_of(torchdata, train.batch(4).as_torch(), kind), every=NUM_STEPS, max_epochs=1)
+    resumed = fit(loader_of(torchdata, train.batch(4).as_torch(), kind), f"step={NUM_STEPS}.ckpt", max_epochs=3)
+    assert resumed == steps_of_epochs(train, *((1, 2) if kind == "plain" else (2,)))
+    spent = "saved after the last batch of epoch 0 but before its end, so Lightning trains on no batch in epoch 1"
+    assert (spent in caplog.text) == (kind == "stateful")
+
+
+def test_other_loaders_in_a_loop_of_lightning(torchdata: Any, train: Any) -> None:
+    """Only the loaders of the loop have its epoch: not those of validation, or of the user's functions."""
+    lightning = needed("lightning")
+    import torch
+
+    other, validation = train.batch(4).as_torch(), train.batch(4).as_torch()
+    begun: dict[str, list[int]] = {"other": [], "validation": []}
+
+    class Model(lightning.LightningModule):
+        def training_step(self, batch: Any, index: int) -> Any:
+            if not index:
+                begun["other"].append(next(iter(other))["idx"].tolist())
+            return torch.zeros((), requires_grad=True) + 0
+
+        def validation_step(self, batch: Any, index: int) -> None:
+            if not index:
+                begun["validation"].append(batch["idx"].tolist())
+
+        def configure_optimizers(self) -> None:
+            return None
+
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_epochs=3, num_sanity_val_steps=0, **quiet)
+    trainer.fit_loop.epoch_progress.current.processed = trainer.fit_loop.epoch_progress.current.completed = 1
+    loaders = [torch.utils.data.DataLoader(data, batch_size=None) for data in (train.batch(4).as_torch(), validation)]
+    trainer.fit(Model(), *loaders)
+    expected = [ids(train.batch(4).iterate(epoch=epoch))[0] for epoch in range(2)]
+    assert begun == {"other": expected, "validation": expected}
