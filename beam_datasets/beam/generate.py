@@ -56,7 +56,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
     Raises:
         AlreadyPublishedError: the version is published already.
         VersionError: the version is too low for changes of features or description, or none exists to compare with.
-        ResultKeptError: the version is too low for changes of the examples; all is written.
+        ResultKeptError: the version is too low for changes of the examples; everything is written, but not published.
         ResumeError: the builder has changed since the run that is to be resumed, or that run is active.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
@@ -82,8 +82,8 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         info = publication.info.replace(download_size=size)
         staged = dataclasses.replace(publication, info=info, shard_records=records)
         staged = publishing.stage_inputs(staged, options.inputs)
-        written = WriteExamples(staged, options.sharding, transport, readers, list(sources), options.checksums)
-        examples | written
+        write = WriteExamples(staged, options.sharding, transport, readers, list(sources), options.checksums)
+        examples | write
         return None if is_of_beam else max(len(units) - count_units(directories), 1)  # the others are reused
 
     ended = run_publishing(engine, publication, build, options.progress, sent_along=type(builder))
@@ -141,10 +141,10 @@ def prepare(builder: DatasetBuilder, options: BuildOptions) -> PreparedRun:
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=options.engine.spill_dir)
     engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    return PreparedRun(engine, *_resume_runs(builder, publication, options.resume))
+    return PreparedRun(engine, *_find_runs_to_resume(builder, publication, options.resume))
 
 
-def _resume_runs(
+def _find_runs_to_resume(
     builder: DatasetBuilder, publication: Publication, resume: bool | str
 ) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and the `Resumable` for runs that continue it.

@@ -15,7 +15,7 @@ from beam_datasets.cli.resolve import known_names
 
 
 def complete(commands: Mapping[str, tuple[str, str]]) -> None:
-    """Prints the completions at the cursor and ends the process; returns without argcomplete.
+    """Prints the completions at the cursor and exits, if the shell asks for them and argcomplete is installed.
 
     Commands, options, choices, directories, and the names of published datasets, their splits and features are
     completed.
@@ -46,7 +46,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
 
 
 def command_of(name: str, file: str) -> Command:
-    """Returns the options of a command; a module with several commands names each in capitals."""
+    """Returns the options of a command: the constant of its name in capitals, or else COMMAND, of its module."""
     module = importlib.import_module(f"beam_datasets.cli.{file}")
     command: Command = getattr(module, name.upper(), None) or module.COMMAND
     return command

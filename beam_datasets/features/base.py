@@ -38,7 +38,8 @@ Items: TypeAlias = "list[Any] | tuple[Any, ...] | NDArray[Any]"
 """The items of a sequence."""
 
 Lengths: TypeAlias = "tuple[NDArray[np.int64], ...]"
-"""The numbers of items of the sequences of each level below the outermost sequence, outer levels first."""
+"""Row lengths of nested sequences, one array for each level but the outermost, outer levels first: ([2, 1],) for
+[[1, 2], [3]], () for [1, 2]."""
 
 Lists: TypeAlias = "dict[str, Any]"
 """The lists of a record, by name: a list of bytes, or an array of float32 or int64; None if the record lacks it."""
@@ -84,9 +85,9 @@ class TensorInfo:
 
     Attributes:
         shape: the lengths of the dimensions; None means any length.
-        dtype: a dtype of NumPy.
-        minimum: the lowest value, if there is one.
-        maximum: the highest value, if there is one.
+        dtype: a dtype of NumPy, or its name; see `to_dtype`.
+        minimum: the lowest allowed value, if there is one.
+        maximum: the highest allowed value, if there is one.
         optional: whether the value may be None.
     """
 
@@ -103,7 +104,7 @@ class TensorInfo:
 
     @property
     def np_dtype(self) -> Any:
-        """The dtype as a NumPy dtype; the name is that of TensorFlow Datasets."""
+        """The dtype as a NumPy dtype; named as in TensorFlow Datasets."""
         return to_dtype(self.dtype)
 
 
@@ -235,7 +236,7 @@ class FeatureConnector(abc.ABC):
     def encode_example(self, value: Any) -> Any:
         """Returns the stored form of a value: the bytes of an image, the index of a class; a dict for a FeaturesDict.
 
-        `decode.SkipDecoding` yields this form. A user's subclass may override the method; then its connector encodes
+        `decode.SkipDecoding` yields this form. A user's subclass may override the method; then the base class encodes
         the result, so `super().encode_example(value)` returns the value itself (see `features.wrapped`). For many
         examples, `compile_encoder` is faster.
 
@@ -418,7 +419,7 @@ FromJson: TypeAlias = Callable[[Any], FeatureConnector]
 
 @functools.singledispatch
 def to_feature(feature: Any, name: str = "") -> FeatureConnector:
-    """Returns the connector that an argument means. The modules of connectors register what means theirs.
+    """Converts the description of a feature to a connector. Each module of connectors registers the types it accepts.
 
     >>> import numpy as np
     >>> to_feature(np.int64)
@@ -524,7 +525,10 @@ def shape_of(feature: FeatureConnector) -> Any:
 
 
 def has_one_shape(feature: FeatureConnector) -> bool:
-    """Returns whether all values of a feature have the same shape, so that the items of a sequence make one array."""
+    """Returns whether all values of a feature have the same shape, so that the items of a sequence make one array.
+
+    True for several features: their items are stacked by name, each on its own.
+    """
     shape = shape_of(feature)
     return isinstance(shape, dict) or (shape is not None and None not in shape)
 
@@ -713,7 +717,7 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def is_dtype(dtype: Any) -> bool:
-    """Returns whether a value is a dtype that `to_dtype` takes; False for names such as 'int64'."""
+    """Returns whether a value is a dtype of NumPy or TensorFlow, supported or not; False for names such as 'int64'."""
     if isinstance(dtype, type):
         return issubclass(dtype, np.generic)
     return isinstance(dtype, np.dtype) or hasattr(dtype, "as_numpy_dtype")

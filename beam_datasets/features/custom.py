@@ -218,7 +218,7 @@ class Customised(Wrapped):
         return self.connector
 
     def decoded(self) -> FeatureConnector:
-        """Returns the connector with tensors as leaves, as the user's method may make any array from an image."""
+        """Returns the connector with Tensors as leaves, because the user's method may return any array."""
         return self.connector.decoded().map_leaves(_tensor_of)
 
     def to_inner_converter(self, path: str) -> Callable[[Any], Any]:

@@ -36,6 +36,9 @@ def class_name(kind: type[FeatureConnector]) -> str:
 def find_registered(name: str) -> type[FeatureConnector] | None:
     """Returns the registered class with a name in features.json; None if there is none.
 
+    If no class has exactly this name, the only one whose name differs in its leading packages, or whose module is a
+    script, is taken; a warning names it in the latter case.
+
     Args:
         name: the name of the class in features.json.
 

@@ -75,7 +75,9 @@ def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
 
 
 def display_names(tree: Any) -> dict[str, str]:
-    """Returns the name for people and expressions of each feature inside a tree, by its name with slashes.
+    """Returns {name with slashes: name for people and expressions} of the features inside a tree.
+
+    The latter has dots, unless that means another feature.
 
     >>> import numpy as np
     >>> display_names(FeaturesDict({"a": {"b": np.int64, "c": np.int64}, "a.b": np.int64}))
@@ -118,7 +120,7 @@ def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Ite
 
 
 def find_difference(one: Any, other: Any, name: str = "") -> str | None:
-    """Returns the first difference of two trees of features, as a clause; None if one dataset can have both's examples.
+    """Returns the first difference of two trees of features, as a clause; None if they fit one dataset.
 
     Documentation is not compared, and a Scalar equals a Tensor of shape ().
 

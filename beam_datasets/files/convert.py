@@ -98,7 +98,7 @@ def value_converter(
     parse = _parse_json if field.item is not None or field.fields is not None else _PARSERS.get(field.kind, str)
     if field.exact and field.kind != "string":
         parse = _without_leading_zero(parse, path, str(field))
-    if not numerals.are_pythons and (field.kind in _PACKED or field.kind in INTEGERS):
+    if not numerals.is_python and (field.kind in _PACKED or field.kind in INTEGERS):
         parse = _of_locale(parse, numerals)
     keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 

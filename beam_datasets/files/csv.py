@@ -42,7 +42,7 @@ class Csv(RowsBuilder):
     """Rows of CSV files.
 
     Args:
-        delimiter: separator of fields; by default the one that a first line sep=; names, as Excel writes it, else a tab
+        delimiter: separator of fields; by default the one in a first line such as sep=;, which Excel writes, else a tab
             in .tsv and .tab files and a comma in others.
         quote: quote character around fields; '' for files that never quote.
         escapechar: character that precedes a delimiter, a quote or itself inside a field, such as a backslash.
@@ -104,7 +104,7 @@ class Csv(RowsBuilder):
         return columns
 
     def _check_is_no_comment(self, file: InputFile, name: str) -> None:
-        """Checks that a header is not a comment, unless the user names such a column or a comment.
+        """Checks that a header is not a comment, unless --feature names this column or --comment is given.
 
         Raises:
             InputError: it begins with `#`.
@@ -140,20 +140,20 @@ class Csv(RowsBuilder):
                 f"{self.files_text}: expected several columns, got one, {only_column!r}{delimiter_advice}. If this is "
                 f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
             )
-        for name, warning in self._warn_about_texts(guess):
+        for name, warning in self._text_warnings(guess):
             if name not in self._specs:
                 log.warning(warning)
         names_by_path = {file.path: names for file, names in headers.items()}
         return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
 
-    def _warn_about_texts(self, guess: Guess) -> Iterator[tuple[str, str]]:
+    def _text_warnings(self, guess: Guess) -> Iterator[tuple[str, str]]:
         """Yields (name, warning) of each column that becomes text, and may have been meant as numbers."""
         stray_texts = dict(guess.stray_texts())
         for name, column in guess.fields.items():
             _, location, example = column.seen.get("string", (0, "", ""))
             options = options_for(example, self._numerals)
-            are_numbers = "--decimal" in options and column.count("float") > column.count("string")
-            if options and not are_numbers:
+            is_mostly_float = "--decimal" in options and column.count("float") > column.count("string")
+            if options and not is_mostly_float:
                 yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
             elif name in stray_texts:
                 yield name, stray_texts[name]
@@ -261,7 +261,10 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
-    """Yields a `Row` for each row of a file: (line number, line or lines, {column: text} or error text)."""
+    """Yields a `Row` for each row of a file: (number of its first line, that number or "line 3 to 5", values or error).
+
+    The values are {column: text}.
+    """
     names = header(piece.file, dialect)
     for number, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
         position = number if stop == number + 1 else f"line {number} to {stop - 1}"
@@ -296,7 +299,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
         text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
         if named := _DELIMITER_LINE.fullmatch(first_line):
             delimiter = dialect.delimiter or named[1]
-            text = _WithoutComments(decoded, dialect.comment, num_comments=1)
+            text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
         reader = csv.reader(
             text if dialect.comment else text.lines,
             strict=True,
@@ -304,7 +307,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
             escapechar=dialect.escapechar or None,
             **quoting,
         )
-        stop = 1 + text.num_comments
+        stop = 1 + text.num_skipped
         while True:
             number, problem, fields = stop, "", []
             text.is_row_start = True
@@ -316,7 +319,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
                 problem = _csv_problem(error)
             except UnicodeError as error:  # UTF-16 cannot be decoded after damage
                 raise InputError(f"{file.path}, line {number}: {undecodable(error)}") from None
-            stop = reader.line_num + 1 + text.num_comments
+            stop = reader.line_num + 1 + text.num_skipped
             if fields or problem:
                 yield number, stop, fields, problem or _decoding_problem("".join(fields), dialect.encoding)
 
@@ -329,14 +332,14 @@ class _WithoutComments:
         comment: beginning of a comment.
         is_row_start: whether the next line begins a row; set by the caller. Only such a line can be a comment, because
             others belong to a quoted field.
-        num_comments: number of comments that were skipped.
+        num_skipped: number of lines that were skipped: comments, and the line that names the delimiter.
     """
 
-    def __init__(self, lines: Iterator[str], comment: str, num_comments: int = 0) -> None:
+    def __init__(self, lines: Iterator[str], comment: str, num_skipped: int = 0) -> None:
         self.lines = lines
         self.comment = comment
         self.is_row_start = True
-        self.num_comments = num_comments
+        self.num_skipped = num_skipped
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -344,7 +347,7 @@ class _WithoutComments:
     def __next__(self) -> str:
         line = next(self.lines)
         while self.is_row_start and line.startswith(self.comment):
-            self.num_comments += 1
+            self.num_skipped += 1
             line = next(self.lines)
         self.is_row_start = False
         return line

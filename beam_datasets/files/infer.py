@@ -55,7 +55,7 @@ class TextKinds:
         """Returns "missing", "int", "float", "bool" or "string", the kind of a text of a CSV field."""
         if text in self.missing:
             return "missing"
-        if not self.numerals.are_pythons:
+        if not self.numerals.is_python:
             text = self.numerals.to_python(text) or "?"
         if LEADING_ZERO.match(text):
             return "string"

@@ -29,7 +29,7 @@ class Numerals:
             raise ValueError(f"thousands is {self.thousands!r}, as decimal is; expected another character")
 
     @cached_property
-    def are_pythons(self) -> bool:
+    def is_python(self) -> bool:
         """Whether numbers are written as Python writes them."""
         return self == Numerals()
 
@@ -69,6 +69,10 @@ _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 
 def options_for(text: str, used: Numerals) -> str:
     """Returns the options by which a text would be a number; '' if none would, or if it is one already.
+
+    Args:
+        text: the text.
+        used: the separators that the file is read with.
 
     A comma that may be either separator, as in 1,234, is taken for the decimal one.
 

@@ -1,6 +1,6 @@
-"""The options of jobs: what decides the shards, where a job runs, and what a build is asked for besides.
+"""The options of jobs: sharding, engine, and those of a build.
 
-A function that users call has an argument for each of them; these values carry them on from there.
+Public functions have an argument for each of them, and pass them on as these classes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ShardingOptions:
         )
 
     def check_splits(self, splits: Collection[str]) -> None:
-        """Checks that shards are asked for of splits that there are.
+        """Checks that `num_shards` names only splits of the dataset.
 
         Raises:
             ValueError: num_shards names another.
@@ -136,8 +136,9 @@ class EngineOptions:
     """Options of where and how a job runs; they change no byte of what it writes.
 
     Attributes:
-        beam_options: Beam's pipeline options, as such or as command line arguments; without a runner, FnApiRunner.
-        num_workers: number of worker processes of a local run; 0 and None for one per core.
+        beam_options: Beam's pipeline options, as such or as command line arguments; the default runner is FnApiRunner.
+        num_workers: number of worker processes of a local run; 0 for one per core. None leaves the choice, and does not
+            ask for Beam.
         payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory; None
             for inline on Dataflow, spilled elsewhere.
         spill_dir: directory for spilled records, visible to all workers; None for beside the staging directory.
@@ -168,17 +169,17 @@ class BuildOptions:
     Attributes:
         sharding: options that decide the shards.
         engine: options of where and how the job runs.
-        check_against: a published version, or 'latest' for the highest one below this. Features and description are
-            compared before the job starts, the examples before publishing. If the version is too low for the
-            changes, nothing is published, and the result is kept to be published under another number.
+        check_against: a published version, or 'latest' for the highest one below the version that is built. Features
+            and description are compared before the job starts, the examples before publishing. If the version is too
+            low for the changes, nothing is published, and the result is kept to be published under another number.
         resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
-            option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
+            option keeps what it has finished if it fails; a run without it only if it ran for a minute or was killed.
         check_images: check of the files that image features are given: "structure" (whether they are whole), or
             "decode", which also decodes each; None for what the features say.
         progress: called about twice a second of a local run with what was done so far.
-        counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
-            a set of strings}.
+        counters: called after the run, if that is waited for, with what the builder's own transforms counted:
+            {'namespace/name': an integer, or a set of strings}.
         inputs: the files that the builder has read, for inputs.json; None if it does not read files.
         checksums: checksums of the files of `inputs`: units that are read on workers as pairs of a name and a checksum,
             or ''.

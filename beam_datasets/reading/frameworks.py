@@ -1,4 +1,4 @@
-"""Methods by which datasets and streams are given to training frameworks, and what they say of names of others."""
+"""Methods that give datasets and streams to training frameworks, and errors that name ours for those of others."""
 
 from __future__ import annotations
 
@@ -55,10 +55,9 @@ class Frameworks(metaclass=_NamesForeign):
         with batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or
         `map()` them to one shape.
 
-        Each pass over it reads the next epoch. DataLoaders with workers that read at the same time need a dataset
-        each: call this for each. Functions of `map()` are pickled if
-        workers are spawned. Each worker filters, batches and packs its own part of a stream's examples, so that its
-        items depend on the number of workers.
+        Each pass over it reads the next epoch. DataLoaders with workers that read at the same time need a dataset each:
+        call this for each. Functions of `map()` are pickled if workers are spawned. Each worker filters, batches and
+        packs its own part of a stream's examples, so that its items depend on the number of workers.
 
         Args:
             map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
@@ -120,7 +119,7 @@ class Frameworks(metaclass=_NamesForeign):
             output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()`
                 from the rank and dtype of each tensor of the first item.
             state: a state of a `DatasetIterator`, where the first iteration begins; None means the beginning of epoch
-                0. With it, the cardinality is unknown unless the dataset is endless, as later epochs have more items.
+                0. With it the first epoch is shorter than later ones, so the cardinality is unknown, or infinite.
             fill: other values for missing ones; see `batch()`.
             epoch: epoch of the first iteration, such as `initial_epoch` of Keras; None for that of the state, or 0.
 
@@ -136,8 +135,8 @@ class Frameworks(metaclass=_NamesForeign):
     def as_jax(self: Any, *, device: Any = None, fill: Any = None, epoch: int = 0) -> Any:
         """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
 
-        JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. Integers that do not fit are an error.
-        Each pass reads the epoch after that of the pass before, which `iterate(state=...)` may have begun.
+        JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. An integer that does not fit
+        is an OverflowError. Each pass reads the next epoch; `iterate(state=...)` may have begun the one before.
 
         Args:
             device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.

@@ -39,7 +39,7 @@ class ReadPlan:
         lookup: Lookup | None,
         identity: Mapping[str, Any],
     ) -> None:
-        """Creates a dataset; users call `builder.as_dataset`.
+        """Creates a plan; users call `builder.as_dataset`.
 
         Args:
             operation: the records and their order.
@@ -92,7 +92,7 @@ class ReadPlan:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
     def _unbatched(self) -> Self:
-        """Returns the dataset as it was before `batch()`, with a dropped remainder and without later `map()` steps.
+        """Returns the dataset without `batch()` and later `map()` steps, with examples that `drop_remainder` left out.
 
         Returns itself if it has no batches.
 

@@ -71,7 +71,7 @@ def _cells(feature: dict[str, Any]) -> list[str]:
 
 
 def number_text(value: Any) -> str:
-    """Returns an integer with all of its digits, and a float with four significant digits.
+    """Returns an integer with all of its digits, and a float with four significant digits, or all before its point.
 
     >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(2**63)
     ('1,234,567', '0.0001235', '1,235', '2.5', '9,223,372,036,854,775,808')

@@ -386,7 +386,7 @@ def test_folders_with_another_value(tmp_path):
     "files/csv.py:_check_is_no_comment --comment",
     "files/csv.py:_check_is_no_comment --feature",
     "files/csv.py:rows --comment",
-    "files/csv.py:_warn_about_texts --decimal",
+    "files/csv.py:_text_warnings --decimal",
     "files/numerals.py:options_for --decimal",
     "files/numerals.py:options_for --thousands",
 )
