@@ -43,7 +43,7 @@ If the meaning of a field changes, the format needs a new number.
 """
 
 # Indices of the integers that a process shares with its DataLoader workers.
-_SET_EPOCH = 0  # the epoch of `set_epoch()`, or `_UNSET`
+_SET_EPOCH = 0  # number of the pass of `set_epoch()`, or `_UNSET`
 _FIRST_PASS = 1  # number of the first pass
 _LAST_PASS_AND_SEED = 2  # number of the last pass, shifted by `_SEED_BITS`, and the seed of its DataLoader
 _STATE_USED_IN_PASS = 3  # number of the pass that used the loaded state, or `_UNSET`
@@ -413,7 +413,7 @@ class Divided:
 
     @property
     def _set_epoch(self) -> int | None:
-        """The epoch of `set_epoch()`; None if it was not called."""
+        """The number of the pass of `set_epoch()`; None if it was not called."""
         epoch = int(self._shared[_SET_EPOCH])
         return None if epoch == _UNSET else epoch
 
@@ -438,14 +438,17 @@ class Divided:
             raise StateError(f"the state's {error} Begin anew.") from None
 
     def _state_at_beginning(self, number: int) -> dict[str, Any]:
-        """Returns the state at the beginning of the epoch of `set_epoch()`, or else of the pass `number`."""
-        if self._set_epoch is not None:
-            return self._dataset.iterate(epoch=self._set_epoch).get_state()
-        dataset, epoch = self._dataset._in_pass(number)
+        """Returns the state at the beginning of the pass of `set_epoch()`, or else of the pass `number`."""
+        dataset, epoch = self._dataset._in_pass(number if self._set_epoch is None else self._set_epoch)
         return dataset.iterate(epoch=epoch).get_state()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of all further passes, also for persistent workers; without it each reads the next one."""
+        """Makes all further passes read an epoch, also in persistent workers; without it each reads the next one.
+
+        Args:
+            epoch: the epoch, from 0, as frameworks count them: after `repeat(n)` it is the number of a pass, which
+                reads n epochs from `n * epoch`.
+        """
         self._shared[_SET_EPOCH] = integer("epoch", epoch, at_least=0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -578,9 +581,8 @@ class DividedStream(Divided):
     def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments."""
         stream = self._dataset._divided(index, count, self._block)
-        if start is None and self._set_epoch is not None:
-            return _StreamShareIterator(stream.iterate(epoch=self._set_epoch), is_worker)
-        stream, epoch = stream._in_pass(self._number)
+        pinned = self._set_epoch if start is None else None
+        stream, epoch = stream._in_pass(self._number if pinned is None else pinned)
         if start is None:
             return _StreamShareIterator(stream.iterate(epoch=epoch), is_worker)
         saved = stream._state_of(start)

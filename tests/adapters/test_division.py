@@ -319,6 +319,24 @@ def test_epochs(items: Any) -> None:
     assert list(shuffled.iterate(epoch=2)) != list(shuffled)
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_pass_of_several_epochs_is_set(items: Any, num_workers: int, is_filtered: bool) -> None:
+    """As frameworks count them: the second pass over repeat(2) has the epochs 2 and 3."""
+    shuffled = items.shuffle(seed=3)
+    twice = shuffled.repeat(2)
+    dataset = _stream(twice.filter(lambda item: True)) if is_filtered else divided(twice)
+    for number in (0, 1, 3, 3):
+        dataset.set_epoch(number)
+        expected = [item for epoch in range(2) for item in shuffled.iterate(epoch=2 * number + epoch)]
+        got = flat(Loader(dataset, 1, num_workers))
+        assert sorted(got) == sorted(expected)
+        assert got == expected or num_workers
+        if not is_filtered:
+            assert len(got) == len(dataset)
+            assert dataset.state_after(examples=N + 1)["epoch"] == 2 * number + 1
+
+
 @settings(max_examples=40)
 @given(st.lists(st.tuples(NUM_WORKERS, st.integers(0, 2)), min_size=2, max_size=5), st.integers(1, 2), st.booleans())
 def test_each_pass_is_the_next_epoch(items: Any, passes: list[tuple[int, int]], times: int, is_filtered: bool) -> None:
