@@ -192,8 +192,20 @@ def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> 
     >>> did_you_mean("x", ["id", "box/x"])
     " Did you mean 'box/x'?"
     """
+    near = nearest_name(name, known, cutoff=cutoff)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def nearest_name(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Returns the nearest other of the known names, or '' if none is near.
+
+    Args:
+        name: the name that may be a mistake.
+        known: the known names.
+        cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
+    """
     text, names = str(name), list(known)
     near = difflib.get_close_matches(text, names, cutoff=cutoff)
     near = near or [other for other in names if other.endswith(f"/{text}")]
     near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
-    return f" Did you mean {near[0]!r}?" if near and near[0] != text else ""
+    return near[0] if near and near[0] != text else ""

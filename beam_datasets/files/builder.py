@@ -33,6 +33,7 @@ from beam_datasets.errors import (
     MissingDependencyError,
     NoExamplesError,
     did_you_mean,
+    nearest_name,
 )
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
@@ -41,6 +42,7 @@ from beam_datasets.files.fields import (
     UNKNOWN,
     Field,
     SoundType,
+    advice,
     as_exact,
     has_files,
     override,
@@ -370,6 +372,7 @@ SEARCHED_BYTES = 1 << 30
 """The greatest size of files that are read again to find the places of two rows with one key."""
 _SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
 MAX_FOUND_SPLITS = 100
+LIKELY_MISTAKE = 0.75  # similarity of a name that no row has and of one that rows have; see `nearest_name`
 
 
 class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
@@ -818,10 +821,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             )
         fields = override(self._as_published(inferred), self._specs, may_add=self._may_add)
         if self._may_add:
-            known = {*paths, *(path for name, field in inferred.items() for path in stored_paths(field, name))}
-            for name in self._specs.keys() - known - self._published_types.keys():
-                near = did_you_mean(name, known)
-                log.warning(f"feature {name!r} is in none of the rows that were looked at.{near}")
+            self._check_names_that_no_row_has(inferred)
         wrong = list(problems(fields))
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")
@@ -830,6 +830,24 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             has_place = any(file.path in text for file in self._all_files)
             raise InputError(text if has_place else f"{self.files_text}: {text}")
         return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
+
+    def _check_names_that_no_row_has(self, inferred: Mapping[str, Field]) -> None:
+        """Warns of names of `features` that no row has that was looked at.
+
+        Raises:
+            InputError: such a name is probably a mistake for another one, whose type is not given.
+        """
+        known = {*paths_of(inferred), *(path for name, field in inferred.items() for path in stored_paths(field, name))}
+        without_type = sorted(known - self._specs.keys())
+        for name in sorted(self._specs.keys() - known - self._published_types.keys()):
+            problem = f"feature {name!r} is in none of the rows that were looked at."
+            near = nearest_name(name, without_type, cutoff=LIKELY_MISTAKE)
+            if near:
+                raise InputError(
+                    f"{problem} Did you mean {near!r}? If both are meant, give the type of {near!r}, too, such as "
+                    f"{advice(near, _lossless_type(inferred, near))}"
+                )
+            log.warning(problem + did_you_mean(name, known))
 
     @cached_property
     def _complete_fields(self) -> dict[str, Field]:
@@ -874,6 +892,22 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assigned(sources, self._assign)
+
+
+def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
+    """Returns the type of the field at a path, as `features` takes it, that keeps all values; "string" for objects.
+
+    >>> _lossless_type({"a": Field("object", fields={"x": Field("float32"), "y": Field("int64")})}, "a/x")
+    'float64'
+    """
+    name = path if path in fields else path.partition("/")[0]
+    field = fields[name]
+    while field.item is not None and field.item.fields is not None:
+        field = field.item
+    if name != path and field.fields is not None:
+        return _lossless_type(field.fields, path[len(name) + 1 :])
+    text = str(field)
+    return "string" if "{" in text or field.problem else text.replace("float32", "float64")
 
 
 def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:

@@ -38,6 +38,7 @@ FOLLOWED: dict[str, str] = {}
 """Advice -> the test that follows it."""
 
 _APPENDED, _LOOKING = "tests/files/test_appending_files.py", "tests/cli/test_looking.py"
+_FILES = "tests/files/test_file_builders.py"
 _APPEND, _TRIAL, _VERIFY = "tests/cli/test_append.py", "tests/cli/test_trial.py", "tests/cli/test_verify.py"
 FOLLOWED_ELSEWHERE = {
     "cli/adopt.py:_splits --split": f"{_APPEND}::test_directory_of_its_own",
@@ -72,6 +73,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/materialize.py:run_export --dry_run": "tests/cli/test_stats.py::test_dry_run_writes_nothing",
     "cli/materialize.py:run_materialize --dry_run": "tests/cli/test_materialize.py",
     "cli/verify.py:repair_lines --dry_run": f"{_VERIFY}",
+    "files/builder.py:_check_names_that_no_row_has --feature": f"{_FILES}::test_a_feature_whose_name_is_mistyped",
     "files/builder.py:_row_options --key": _APPENDED,
     "files/builder.py:as_options --split_by": _APPENDED,
     "files/builder.py:as_options --splits": _APPENDED,

@@ -19,6 +19,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.text_lines import TextLines
 from tests.exporting.conftest import dataset_of, export
 from tests.files.conftest import rows_of
+from tests.files.in_process import publish
 from tests.strategies import assert_equal
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -122,11 +123,23 @@ def test_a_value_that_makes_a_column_text(files, caplog):
 def test_a_feature_that_no_row_has(files, caplog):
     """Later rows of JSON lines may have it, so that it is a warning; a CSV file has a header."""
     files.write("a.jsonl", jsonl([{"price": 1, "user": {"name": "x"}, "parts": [{"id": 1}]}]))
-    options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=prise=int64?"]
-    assert files.read("jsonl", *options)[0]["prise"] is None
-    assert "feature 'prise' is in none of the rows that were looked at. Did you mean 'price'?" in caplog.text
+    options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=added=int64?"]
+    assert files.read("jsonl", *options)[0]["added"] is None
+    assert "feature 'added' is in none of the rows that were looked at." in caplog.text
     assert "user" not in caplog.text
     assert "parts" not in caplog.text
+
+
+@pytest.mark.parametrize("name, meant", [("prise", "price"), ("user.naame", "user/name"), ("part.id", "parts/id")])
+@pytest.mark.parametrize("kind", ["int64?", "drop"])
+def test_a_feature_whose_name_is_mistyped(name, meant, kind, files):
+    """It must not leave a column as it is that should have another type, or be left out."""
+    files.write("a.jsonl", jsonl([{"price": 0.5, "user": {"name": "x"}, "parts": [{"id": 1}]}]))
+    with pytest.raises(InputError, match=rf"Did you mean '{meant}'\? If both are meant") as error:
+        publish("jsonl", files.folder, f"--feature={name}={kind}")
+    [way] = advised(str(error.value))
+    [row] = publish("jsonl", files.folder, f"--feature={name}={kind}", f"--feature={way}").rows
+    assert row["price"] == 0.5
 
 
 def test_several_patterns_of_a_split(files, tmp_path, capsys):
