@@ -73,6 +73,8 @@ class JobStatus:
         tasks: number of all tasks.
         is_waiting: whether no task runs, because there are no slots.
         failures: failures after which Flink has repeated a part of the job, oldest first.
+        started: time at which the JobManager started the job, in seconds since the epoch. Another JobManager that goes
+            on with the job starts it again, and does not know the earlier failures.
     """
 
     id: str
@@ -82,6 +84,7 @@ class JobStatus:
     tasks: int
     is_waiting: bool
     failures: tuple[Failure, ...]
+    started: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class FlinkCluster:
             sum(sum(tasks.values()) for _, tasks in counts),
             not running and total["SCHEDULED"] > 0,
             _failures(self.get(f"jobs/{ids[-1]}/exceptions?maxExceptions={MAX_FAILURES}")),
+            int(job["start-time"]) / 1000,
         )
 
     def cancel(self, name: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from beam_datasets import storage
 from beam_datasets.beam.checks import EngineError
-from beam_datasets.beam.flink import JobStatus
+from beam_datasets.beam.flink import Failure, JobStatus
 from beam_datasets.display import progress
 from beam_datasets.errors import StorageError
 from beam_datasets.generate.progress import PROGRESS_FILE, Progress, measure
@@ -25,6 +25,7 @@ from beam_datasets.generate.runs import Run
 ASK_SECONDS = 2.0  # between two requests to the engine
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
+LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Follower:
         status: requests the status from the engine; returns None if the engine reports no details, or has no such job.
         run: the run that the job publishes; its directories show the progress. None if the job writes no dataset.
         num_units: number of units of the source; None if it is unknown.
-        restarts: the number of times that the engine has repeated a part of the job so far.
+        failures: failures after which the engine has repeated the job or a part of it, oldest first.
     """
 
     name: str
@@ -45,13 +46,19 @@ class Follower:
     status: Callable[[], JobStatus | None]
     run: Run | None = None
     num_units: int | None = None
-    restarts: int = 0
+    failures: list[Failure] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _last_status: JobStatus | None = None
     _printed_at: float = 0.0
     _last_progress: tuple[Progress, float] | None = None  # with the time at which it was measured
     _changed_at: float = 0.0
+    _started: float = 0.0  # see `JobStatus.started`
     _has_failed_to_save: bool = False
+
+    @property
+    def restarts(self) -> int:
+        """The number of times that the engine has repeated the job or a part of it so far."""
+        return len(self.failures)
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -81,9 +88,7 @@ class Follower:
             self._print_sometimes(str(error))
             return
         if status is not None:
-            for failure in status.failures[self.restarts :]:
-                self.restarts += 1
-                self._print(f"restart {self.restarts}: {failure.reason}")
+            self._report_restarts(status)
         silent = time.monotonic() - self._printed_at
         is_changed = (status and status.stages) != (self._last_status and self._last_status.stages)
         if silent >= LINE_SECONDS or (is_changed and silent >= PAUSE_SECONDS):
@@ -91,6 +96,21 @@ class Follower:
             done = self._measure()
             self._print(self._line(status, done))
             self._save(status, done)
+
+    def _report_restarts(self, status: JobStatus) -> None:
+        """Prints and stores the failures since the last status: of parts of the job, and of its JobManager."""
+        if self._started and status.started > self._started:
+            self._add_failure(Failure(status.started, LOST_JOB_MANAGER))
+        self._started = status.started
+        last = self.failures[-1].time if self.failures else 0.0
+        for failure in status.failures:
+            if failure.time > last:
+                self._add_failure(failure)
+
+    def _add_failure(self, failure: Failure) -> None:
+        """Stores a failure, and prints it with its number."""
+        self.failures.append(failure)
+        self._print(f"restart {self.restarts}: {failure.reason}")
 
     def _print_sometimes(self, text: str) -> None:
         """Prints a line unless another was printed in the last `LINE_SECONDS`."""
@@ -151,7 +171,7 @@ class Follower:
             "page": self.page,
             "state": status.state if status else None,
             "stages": list(status.stages) if status else [],
-            "restarts": [{"time": each.time, "reason": each.reason} for each in status.failures] if status else [],
+            "restarts": [{"time": each.time, "reason": each.reason} for each in self.failures],
             "units": self.num_units,
             **({name: getattr(done, name) for name in Progress.__slots__} if done else {}),
         }

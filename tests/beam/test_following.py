@@ -15,8 +15,10 @@ from beam_datasets.generate.runs import Run
 LOST = Failure(1000.0, "TaskManager with id tm-1 is no longer reachable. (in Encode train on host:1)")
 
 
-def status(*stages: str, failures: tuple[Failure, ...] = (), is_waiting: bool = False) -> JobStatus:
-    return JobStatus("1", "RUNNING", stages, 3, 10, is_waiting, failures)
+def status(
+    *stages: str, failures: tuple[Failure, ...] = (), is_waiting: bool = False, started: float = 900.0
+) -> JobStatus:
+    return JobStatus("1", "RUNNING", stages, 3, 10, is_waiting, failures, started)
 
 
 class Clock:
@@ -98,6 +100,22 @@ def test_a_restart_has_a_reason(job: Job) -> None:
     assert job.follower.restarts == 1
 
 
+def test_another_job_manager_goes_on(job: Job) -> None:
+    """It does not know what the first one has seen; the launcher does."""
+    job.status = status("Encode train", failures=(LOST,))
+    assert job.look(1) == f"12:00:00 restart 1: {LOST.reason}\n"
+    job.status = status("Encode train", started=1100.0)
+    assert job.look(1) == "12:00:00 restart 2: the JobManager was lost, and another one runs the whole job again\n"
+    later = Failure(1200.0, "a worker process died")
+    job.status = status("Encode train", failures=(later,), started=1100.0)
+    assert job.look(1) == "12:00:00 restart 3: a worker process died\n"
+    assert job.look(1) == ""
+    job.look(30)
+    assert job.run.spill_dir is not None
+    saved = json.loads(Path(job.run.spill_dir, "progress.json").read_text())["restarts"]
+    assert [restart["time"] for restart in saved] == [1000.0, 1100.0, 1200.0]
+
+
 def test_programs_read_the_same_in_a_file(job: Job) -> None:
     job.spill("train-1-1000-50000.block", "a-3.units.json")
     job.status = status("Encode train", failures=(LOST,))
@@ -145,6 +163,7 @@ def vertex(name: str, **states: int) -> dict[str, Any]:
 
 JOB = {
     "state": "RUNNING",
+    "start-time": 1_900_000,
     "vertices": [
         vertex("DataSource (Impulse)", FINISHED=2),
         vertex("MapPartition (MapPartition at [7]{Generate train, WriteExamples})", RUNNING=1, FINISHED=1),
@@ -176,7 +195,7 @@ def test_what_a_flink_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = flink.FlinkCluster("http://there")
     found = cluster.status("rows")
     assert found is not None
-    assert (found.stages, found.finished, found.tasks) == (("Generate train, Encode",), 3, 8)
+    assert (found.stages, found.finished, found.tasks, found.started) == (("Generate train, Encode",), 3, 8, 1900.0)
     assert [failure.reason for failure in found.failures] == [
         "TaskManager with id tm is gone. (in Write on host:1)",
         "ValueError: bad row",

@@ -60,7 +60,7 @@ SETTINGS = {
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
-ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh"}
+ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh", "zookeeper": "zookeeper.sh"}
 
 
 def set_up() -> Path:
@@ -110,18 +110,26 @@ class Cluster(Servers):
         slots: of a TaskManager, each of which does a part of the work.
         memory: of a TaskManager in MiB, without its Python workers.
         host: address of the JobManager, and of a TaskManager if it is not given another one.
+        is_highly_available: whether a JobManager that is started again goes on with the jobs of the one before it. The
+            cluster then has a server of ZooKeeper, which Flink's own jar contains.
     """
 
     slots: int = 2
     memory: int = 2048
     host: str = HOST
+    is_highly_available: bool = False
 
     def start(self) -> None:
         """Starts all servers and waits until work can be given to them."""
         for name in ("artifacts", "conf", "logs", "tmp"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.ports |= {name: free_port() for name in ("rpc", "rest", "workers", "jobs")}
+        if self.is_highly_available:
+            self.ports["zookeeper"] = free_port()
         self._configure()
+        if self.is_highly_available:
+            self.spawn("zookeeper", [self._script("zookeeper"), "start-foreground", "1"])
+            self.await_listening("zookeeper")
         self._start_job_manager()
         self.start_task_manager()
         self._start_job_server()
@@ -233,6 +241,15 @@ class Cluster(Servers):
         }
         conf = self.directory / "conf"
         shutil.copytree(self.home / "conf", conf, dirs_exist_ok=True)
+        if self.is_highly_available:
+            settings |= {
+                "high-availability.type": "zookeeper",
+                "high-availability.zookeeper.quorum": f"{HOST}:{self.ports['zookeeper']}",
+                "high-availability.storageDir": (self.directory / "high-availability").as_uri(),
+            }
+            lines = [f"dataDir={self.directory / 'zookeeper'}\n", f"clientPort={self.ports['zookeeper']}\n"]
+            lines += [f"clientPortAddress={HOST}\n", "admin.enableServer=false\n"]
+            (conf / "zoo.cfg").write_text("".join(lines), encoding="utf-8")
         lines = [f"{name}: {value}\n" for name, value in settings.items()]
         (conf / "config.yaml").write_text("".join(lines), encoding="utf-8")
 
