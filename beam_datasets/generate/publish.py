@@ -307,7 +307,8 @@ def _give_up(run: Run, error: BaseException) -> None:
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return
-        if run.spill_dir and not isinstance(error, ResultKeptError) and units.keeps_units(run, run.spill_dir):
+        is_resumable = not isinstance(error, ResultKeptError) and not runs.is_complete(run.target)
+        if run.spill_dir and is_resumable and units.keeps_units(run, run.spill_dir):
             for directory in (run.staging_dir, run.spill_dir):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
             note = f"What was finished is kept. To continue: {units.hint(run.spill_dir)}"

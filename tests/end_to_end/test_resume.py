@@ -19,9 +19,10 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets import storage
 from beam_datasets.beam import engine
 from beam_datasets.downloads import DownloadSettings
-from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, ResumeError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
@@ -77,6 +78,23 @@ def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypat
     assert sorted(first + second) == [Path(path).name for path in paths]
     [job] = json.loads(Path(directory, "run.json").read_text())["resumed"]
     assert job in left.path
+    assert os.listdir(tmp_path / "data" / "units") == ["1.0.0"]
+
+
+def test_a_version_that_another_run_has_published_is_not_continued(tmp_path, paths, monkeypatch):
+    """Its finished units are of no more use, and the same command would fail again."""
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    builder, rename = Units(data_dir=tmp_path / "data", paths=paths), storage.rename_dir
+
+    def rename_too_late(source: str, target: str) -> None:
+        if not Path(builder.dataset_dir).exists():
+            shutil.copytree(whole, builder.dataset_dir)
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", rename_too_late)
+    with pytest.raises(AlreadyPublishedError) as caught:
+        builder.build(**OPTIONS, resume=True)
+    assert not hasattr(caught.value, "__notes__")
     assert os.listdir(tmp_path / "data" / "units") == ["1.0.0"]
 
 
