@@ -6,28 +6,23 @@ of rows, and a regular expression can take hours for one row.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import queue
 import resource
 import signal
-import subprocess
-import sys
 import threading
 from typing import Any, BinaryIO, Protocol
 
 from numpy.typing import NDArray
+
+from beam_datasets.helper_process import HelperEndedError, HelperProcess
 
 MAX_SECONDS = 60.0
 """Time limit in seconds of a query in a helper process."""
 
 MAX_BYTES = 2 << 30
 """Memory limit of a query, in addition to what its process needs without it."""
-
-_COMMAND = (
-    "import sys; from beam_datasets.materializing.database import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
-)
 
 
 class DatabaseError(Exception):
@@ -39,7 +34,7 @@ class LimitError(DatabaseError):
 
 
 class Evaluator(Protocol):
-    """What evaluates queries."""
+    """An evaluator of queries, in this process or in another one."""
 
     def evaluate(
         self, query: str, parameters: tuple[str, ...] = (), name: str = "", table: Any = None
@@ -99,60 +94,24 @@ class Database:
 
 
 class LimitedDatabase:
-    """DuckDB in a helper process, of which the system limits the memory, and which it ends if a query takes too long.
-
-    The process is started when it is first needed, and ends with this one. Queries of several threads take turns.
-    """
+    """DuckDB in a helper process, whose memory and time the system limits."""
 
     def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)  # the helper process belongs to the parent
-
-    def _reset(self) -> None:
-        """Resets the lock and the helper process to the initial state."""
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper = HelperProcess(__name__)
 
     def evaluate(
         self, query: str, parameters: tuple[str, ...] = (), name: str = "", table: Any = None
     ) -> tuple[str, NDArray[Any]]:
         """Returns (type of the first column of a query's result, its values); see `Evaluator.evaluate`."""
         request = (query, parameters, name, None if table is None else _to_bytes(table), MAX_SECONDS, MAX_BYTES)
-        with self._lock:
-            process = self._process = self._process or _start_process()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                pickle.dump(request, process.stdin)
-                process.stdin.flush()
-                error_class, answer = pickle.load(process.stdout)
-            except BaseException as error:
-                self._process = None  # the next query must not get the reply to this one
-                code = _end_process(process)
-                if not isinstance(error, (EOFError, OSError, pickle.UnpicklingError)):
-                    raise  # such as an interrupt
-                raise _end_error(code) from None
+        try:
+            error_class, answer = self._helper.ask(request)
+        except HelperEndedError as error:
+            raise _end_error(error.code) from None
         if error_class is not None:
             raise error_class(answer)
         kind, values = answer
         return kind, values
-
-
-def _start_process() -> subprocess.Popen[bytes]:
-    """Starts the helper process, with this process's import path."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _COMMAND]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def _end_process(process: subprocess.Popen[bytes]) -> int:
-    """Ends a helper process, closes its pipes, and returns its exit code."""
-    process.kill()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):  # a rest of the request could not be sent
-                pipe.close()
-    return process.wait()
 
 
 def _end_error(code: int) -> DatabaseError:
@@ -210,7 +169,7 @@ def _limit_memory(used: int, max_bytes: int) -> None:
 
 
 def _data_bytes() -> int:
-    """Returns how much memory this process has written to; 0 where the system does not say."""
+    """Returns the bytes of memory that this process has written to; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[5]) * resource.getpagesize()

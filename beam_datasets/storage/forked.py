@@ -1,27 +1,20 @@
 """Reading from object stores in a forked process, in which obstore cannot run because the fork lacks its threads.
 
-A helper process, started with a new Python interpreter, calls obstore instead (`fork_server`). It ends when the pipe
-to it is closed, at the latest with the forked process.
+A helper process, which runs `fork_server`, calls obstore instead. It ends at the latest with the forked process.
 """
 
 from __future__ import annotations
 
 import builtins
-import os
-import pickle
-import subprocess
-import sys
-import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from beam_datasets.errors import StorageError
+from beam_datasets.helper_process import HelperEndedError, HelperProcess
 from beam_datasets.storage.paths import StoreOptions
 
 Store = tuple[str, StoreOptions]
 """The root of a store and its options, from which the helper process creates a client."""
-
-_COMMAND = "import sys; from beam_datasets.storage.fork_server import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
 
 
 class _Whole:
@@ -39,13 +32,7 @@ class ForkedObstore:
     """The functions of obstore needed to read a dataset; each call is made by a helper process, one at a time."""
 
     def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)  # the helper process belongs to the parent
-
-    def _reset(self) -> None:
-        """Resets the lock and the helper process to the initial state."""
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper = HelperProcess("beam_datasets.storage.fork_server")
 
     def head(self, store: Store, key: str) -> Any:
         """Returns the metadata of an object as a dict, such as {'path': key, 'size': bytes, ...}."""
@@ -90,32 +77,13 @@ class ForkedObstore:
             StorageError: the helper process has ended.
             Exception: the error that obstore raised, of the same class.
         """
-        with self._lock:
-            process = self._process = self._process or _start_process()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                pickle.dump((name, store[0], store[1].values, key, arguments), process.stdin)
-                process.stdin.flush()
-                kind, result = pickle.load(process.stdout)
-            except BaseException as error:
-                self._process = None  # the next call must not get the reply to this one
-                process.kill()
-                if not isinstance(error, (EOFError, OSError, pickle.UnpicklingError)):
-                    raise  # such as an interrupt
-                raise StorageError(
-                    f"{store[0]}: the reader of a forked process ended or sent a damaged reply: {error}"
-                ) from None
+        try:
+            kind, result = self._helper.ask((name, store[0], store[1].values, key, arguments))
+        except HelperEndedError as error:
+            raise StorageError(f"{store[0]}: the reader of a forked process did not answer: {error}") from None
         if kind is not None:
             raise _error_class(kind)(result)
         return result
-
-
-def _start_process() -> subprocess.Popen[bytes]:
-    """Starts the helper process, with this process's import path."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", _COMMAND]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _error_class(name: str) -> type[Exception]:

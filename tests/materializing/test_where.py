@@ -373,7 +373,7 @@ from beam_datasets import features
 from beam_datasets.materializing.where import _DATABASE, Where
 tree = features.FeaturesDict({{}})
 Where("true").compile(tree)
-print(_DATABASE._process.pid, flush=True)
+print(_DATABASE._helper._process.pid, flush=True)
 Where({HOUR!r}).compile(tree)
 """
 

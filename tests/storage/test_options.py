@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import beam_datasets as bd
-from beam_datasets import storage
+from beam_datasets import helper_process, storage
 from beam_datasets.cli import main
 from beam_datasets.errors import PathPermissionError, StorageError
 from beam_datasets.storage import forked, objects, paths
@@ -264,7 +264,7 @@ def test_a_forked_process_reads_and_does_not_hang(server, tmp_path):
                 storage.open_reader(f"{server}/z")
             with pytest.raises(StorageError, match="forked .* can only read objects.*'spawn'"):
                 storage.write_bytes("s3://bucket/z", b"")
-            helper = objects._FORKED._process.pid
+            helper = objects._FORKED._helper._process.pid
             (tmp_path / "helper").write_text(str(helper))
         except BaseException:
             traceback.print_exc()
@@ -444,9 +444,12 @@ def test_an_interrupted_request_of_a_forked_process_leaves_no_reply(monkeypatch)
         def kill(self):
             self.is_killed = True
 
+        def wait(self):
+            return -9
+
     started = [Process(), Process()]
     processes = iter(started)
-    monkeypatch.setattr(forked, "_start_process", lambda: next(processes))
+    monkeypatch.setattr(helper_process.HelperProcess, "_start", lambda self: next(processes))
     obstore = forked.ForkedObstore()
     replies = iter([KeyboardInterrupt(), (None, [b"second"])])
 
@@ -456,7 +459,7 @@ def test_an_interrupted_request_of_a_forked_process_leaves_no_reply(monkeypatch)
             raise reply
         return reply
 
-    monkeypatch.setattr(forked.pickle, "load", load)
+    monkeypatch.setattr(helper_process.pickle, "load", load)
     store = ("memory://x", StoreOptions({}))
     with pytest.raises(KeyboardInterrupt):
         obstore.get_ranges(store, "a", starts=[0], ends=[5])
