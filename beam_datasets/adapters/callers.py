@@ -5,12 +5,15 @@ The stack of a forked DataLoader worker includes that of its parent.
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def _paths(*files: str) -> tuple[str, ...]:
@@ -59,10 +62,27 @@ def find_fit_loop() -> FitLoop | None:
         if path.endswith(_EVALUATION_LOOPS):
             return None
         if path.endswith(_FIT_LOOPS):
-            with contextlib.suppress(AttributeError, KeyError):  # in a version with other attributes, as without it
-                return _describe_fit_loop(frame.f_locals["self"], is_stateful) if is_combined else None
-            return None
+            return _describe_known_loop(frame.f_locals.get("self"), is_stateful) if is_combined else None
     return None
+
+
+def _describe_known_loop(loop: Any, is_stateful: bool) -> FitLoop | None:
+    """Returns the `FitLoop` of a loop of Lightning; None, with a warning, of one that has other attributes."""
+    try:
+        return _describe_fit_loop(loop, is_stateful)
+    except AttributeError as error:
+        _warn_of_unknown_loop(str(error))
+        return None
+
+
+@functools.cache  # warns once
+def _warn_of_unknown_loop(problem: str) -> None:
+    """Warns that the epoch of Lightning's loop is not known, which only matters after a restart."""
+    _LOGGER.warning(
+        "The loop of this version of Lightning is not known (%s), so a run that is restarted after an epoch trains on "
+        "the data of epoch 0 next. Give the epoch that follows: as_torch(epoch=N).",
+        problem,
+    )
 
 
 def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from beam_datasets.adapters import torch_data
+from beam_datasets.adapters import callers, torch_data
 from beam_datasets.adapters.callers import FitLoop
 from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
@@ -383,6 +383,21 @@ def test_workers_begin_with_the_epoch_of_the_loop_that_started_them(items: Any) 
     with as_worker(0, 0, 0):  # the parent itself is not in the loop
         dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, False, False))
         assert list(dataset) == list(shuffled)
+
+
+def test_a_loop_of_lightning_with_other_attributes_is_announced(items: Any, caplog: Any) -> None:
+    """In place of a later version, whose loop has them: the stack has only the names of its files."""
+    callers._warn_of_unknown_loop.cache_clear()
+    space: dict[str, Any] = {"read": lambda: list(divided(items))}
+    for file, code in (
+        ("/pytorch/utilities/combined_loader.py", "def combined(): return read()"),
+        ("/pytorch/loops/fit_loop.py", "class Loop:\n    def run(self): return combined()"),
+    ):
+        exec(compile(code, file, "exec"), space)
+    assert space["Loop"]().run() == space["Loop"]().run() == list(items)
+    [record] = [record for record in caplog.records if "version of Lightning is not known" in record.message]
+    assert "'Loop' object has no attribute 'trainer'" in record.message
+    assert "as_torch(epoch=N)" in record.message
 
 
 def test_repeated(items: Any) -> None:
