@@ -443,7 +443,7 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
 
 
 def to_numpy(value: Any) -> Any:
-    """Returns a tensor of TensorFlow as a NumPy value, and other values unchanged."""
+    """Returns a value with a `numpy()` method (a tensor of TensorFlow or PyTorch) as NumPy's; others unchanged."""
     return value.numpy() if hasattr(value, "numpy") else value
 
 

@@ -90,8 +90,8 @@ def number_text(value: Any) -> str:
 def share_text(count: int, total: int) -> str:
     """Returns a share in percent; '-' for a share of nothing.
 
-    >>> share_text(1, 3), share_text(1, 100000), share_text(5, 5), share_text(0, 5), share_text(0, 0)
-    ('33.3%', '<0.1%', '100%', '0%', '-')
+    >>> share_text(1, 3), share_text(1, 100000), share_text(99999, 100000), share_text(5, 5), share_text(0, 0)
+    ('33.3%', '<0.1%', '>99.9%', '100%', '-')
     """
     if not total:
         return "-"

@@ -83,6 +83,7 @@ def test_zsh(line, expected, data):
         ("append pets --data_dir {data} --split ", ["test", "train"]),
         ("append pets --data_dir {data} --from {data}/few/1.0.0 --split all=", ["part"]),
         ("append pets --data_dir {data} --from {data}/pets/1.0.0 --from {data}/few/1.0.0 --split p", ["part"]),
+        ("append pets --data_dir {data} --from {data}/nothing --from {data}/few/1.0.0 --split p", ["part"]),
         ("diff --data_dir {data} pets:1.0.0 pets:1.1.0 --split t", ["test", "train"]),
         ("tag --data_dir {data} pets", ["pets", "pets:1.0.0", "pets:1.1.0"]),
         ("prune --data_dir {data} pe", ["pets"]),

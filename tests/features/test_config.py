@@ -429,6 +429,14 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     assert len({Rgb(2), Rgb(2)}) == 1
 
 
+@pytest.mark.parametrize("content", [{"scale": 2}, '{"scale": 2}'])
+def test_registered_classes_are_found_by_a_node_of_the_older_form(content: Any) -> None:
+    node = {"type": f"{__name__}.Rgb", "content": content}
+    assert isinstance(F.from_json(node), F.UnknownFeature)
+    features.register(Rgb)
+    assert F.from_json(old("features_dict.FeaturesDict", {"a": node})) == F.FeaturesDict({"a": Rgb(2)})
+
+
 def test_a_script_has_the_same_name_in_processes_that_it_starts(monkeypatch: Any) -> None:
     node = {"pythonClassName": "__main__.Rgb", "jsonFeature": {"json": '{"scale": 2}'}}
     monkeypatch.setattr(registry, "_REGISTERED", {})
