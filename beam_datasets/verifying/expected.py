@@ -137,7 +137,9 @@ class Expected:
 
     def record_features(self, *, decode: bool) -> Any:
         """Returns the features to check records against; None if they are not known."""
-        return self.features.with_decoders(skip_decoding(self.features, UnknownFeature)) if decode else self.features
+        if self.features is None or not decode:
+            return self.features
+        return self.features.with_decoders(skip_decoding(self.features, UnknownFeature))
 
     def _list(self) -> tuple[str, ...] | None:
         """Returns the names of the files in the directory; None if an object store cannot list them.
