@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
 _DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # which Excel writes and reads as the first line
+_JSON_START = re.compile(r"\{(['\"]|\s*$)|\[(\{|\s*$)")
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
 
@@ -91,7 +92,7 @@ class Csv(RowsBuilder):
         for file in self._all_files:
             try:
                 if names := header(file, self._dialect):
-                    self._check_is_no_comment(file, names[0])
+                    self._check_is_header(file, names[0])
                     columns[file] = names
             except InputError as error:  # reading its rows raises the same error, which is counted then
                 if not self._skip_bad:
@@ -103,17 +104,24 @@ class Csv(RowsBuilder):
             raise NoExamplesError(f"no file has a row: {self.files_text}")
         return columns
 
-    def _check_is_no_comment(self, file: InputFile, name: str) -> None:
-        """Checks that a header is not a comment, unless --feature names this column or --comment is given.
+    def _check_is_header(self, file: InputFile, name: str) -> None:
+        """Checks that a header is neither a comment nor JSON, unless the user names such a column or a comment.
 
         Raises:
-            InputError: it begins with `#`.
+            InputError: it begins with `#`, or as JSON does.
         """
-        if name.startswith("#") and name not in self._specs and self._dialect.has_header and not self._dialect.comment:
-            as_name = f"--feature {shlex.quote(f'{name}=string')}"
+        if name in self._specs or not self._dialect.has_header:
+            return
+        as_name = f"if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
+        if _JSON_START.match(name):
+            raise InputError(
+                f"{file.path}: expected a header, got {name!r:.60}. If the file is JSON, build it as such: "
+                f"`beam-datasets build jsonl`; {as_name}"
+            )
+        if name.startswith("#") and not self._dialect.comment:
             raise InputError(
                 f"{file.path}: expected a header, got {name!r:.60}. If lines that begin with # are comments, "
-                f"--comment '#' leaves them out; if it is the name of a column, give its type: {as_name}"
+                f"--comment '#' leaves them out; {as_name}"
             )
 
     def _infer_fields(self) -> dict[str, Field]:

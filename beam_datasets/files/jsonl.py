@@ -14,6 +14,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -23,6 +24,7 @@ from beam_datasets.files.convert import finite
 from beam_datasets.files.fields import Field, with_slashes
 from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
+from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class Jsonl(RowsBuilder):
         """
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
+            if problem and (other := _other_format(self._all_files[0].path)):
+                raise InputError(f"{self._all_files[0].path}: expected JSON lines, got {other}")
             kind = InputError if problem else NoExamplesError
             raise kind(f"no file has an object; {problem or self.files_text}")
         inference = Inference(skip_bad=self._skip_bad, may_lack=self._may_lack)
@@ -92,6 +96,14 @@ def objects(piece: Piece, encoding: str = "utf-8") -> Iterator[Row]:
             yield offset, None, str(error)
 
 
+def _other_format(path: str) -> str:
+    """Returns the format of a text that is not JSON, and what to do, as a clause; '' if it is unknown."""
+    with suppress(InputError), open_text_bytes(path) as stream:
+        text = text_format(stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+        return "" if text.startswith("JSON") else text
+    return ""
+
+
 def _parse_line(text: str) -> dict[str, Any]:
     """Returns the JSON object in the text of a line.
 
@@ -101,9 +113,10 @@ def _parse_line(text: str) -> dict[str, Any]:
     try:
         row = _decoder.decode(text)
     except json.JSONDecodeError as error:
+        way = "jq -c . writes an object of several lines in one"
+        way = "Python's text of a dict is not JSON; json.dumps(row) writes it as JSON" if text[:2] == "{'" else way
         raise InputError(
-            f"not JSON: {error.msg} in column {error.colno} ({text[:60]!r}); one object a line is expected "
-            "(jq -c . writes an object of several lines in one)"
+            f"not JSON: {error.msg} in column {error.colno} ({text[:60]!r}); one object a line is expected ({way})"
         ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(_value_problem(error)) from None

@@ -29,6 +29,7 @@ from beam_datasets.formats.example import (
     scan,
     varint,
 )
+from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors
 from beam_datasets.intake.streams import ZLIB, codec_of, codec_of_content, decompressed, open_bytes
 from beam_datasets.native import core
@@ -70,7 +71,12 @@ def open_records(path: str) -> io.BufferedReader:
     """
     stream = open_bytes(path)
     head = stream.peek(_HEAD_BYTES) if codec_of(path) is None else b""
-    codec = codec_of_content(head) if tfrecord.find_signature_problem(head) else None
+    is_other = bool(tfrecord.find_signature_problem(head))
+    codec = codec_of_content(head) if is_other else None
+    other = other_content(head[:HEAD_BYTES]) or text_format(head[:HEAD_BYTES]) if is_other and codec is None else ""
+    if other:
+        stream.close()
+        raise InputError(f"{path}: expected a TFRecord file, got {other}")
     is_compressed = codec is not None and (codec is not ZLIB or _is_zlib(head))
     return decompressed(stream, codec, path) if codec is not None and is_compressed else stream
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import needs
+from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
@@ -397,7 +398,7 @@ def _problem(stream: Any, path: str, error: Exception) -> str:
     if (codec := codec_of(path)) is not None:
         return f"it is compressed by {codec.name}; decompress it"
     stream.seek(0)
-    head = stream.read(16)
+    head = stream.read(HEAD_BYTES)
     stream.seek(max(0, stream.seek(0, 2) - 4))
     tail = stream.read()
     if not head:
@@ -409,4 +410,8 @@ def _problem(stream: Any, path: str, error: Exception) -> str:
     other = next((kind for magic, kind in _OTHER_MAGIC.items() if head.startswith(magic)), None)
     if other is None and tail != _MAGIC and (codec := codec_of_content(head)) is not None:
         other = f"compressed by {codec.name}"
-    return f"it is {other}; write it as Parquet" if other else reason(error)
+    if other:
+        return f"it is {other}; write it as Parquet"
+    if not head.startswith(_MAGIC) and (other := other_content(head) or text_format(head)):
+        return f"it is {other}"
+    return reason(error)

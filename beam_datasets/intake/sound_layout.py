@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beam_datasets.errors import InputError
+from beam_datasets.intake.contents import HEAD_BYTES, other_content
 
 KINDS = ("WAV", "FLAC", "OGG", "MP3", "AIFF")
 CONVERT = "Convert it first, such as by `ffmpeg -i FILE new.flac`"
@@ -110,6 +111,9 @@ def _why_unknown(data: bytes, head: bytes) -> str:
         or _OTHER_FORMATS.get(head[:2])
         or ("an MPEG-4 file (such as AAC)" if head[4:8] == b"ftyp" else "")
     )
+    other = "" if got else other_content(data[:HEAD_BYTES])
+    if other:
+        return f"expected a sound, got {other}"
     return (
         f"expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {got or f'a file that begins with {head!r}'}. {CONVERT}"
     )

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from beam_datasets.errors import InputError
 from beam_datasets.extras import importing_beam, needs
+from beam_datasets.intake.contents import HEAD_BYTES, other_content
 from beam_datasets.intake.errors import foreign_errors, reason
 
 BUFFER_SIZE = 1 << 20
@@ -100,7 +101,6 @@ LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
 ZSTD = Codec("zstd", (".zst", ".zstd"), b"\x28\xb5\x2f\xfd", _ZSTD_READ_SIZE, _zstd_blocks, _zstd_decompressor)
 CODECS = (GZIP, BZIP2, XZ, LZMA, ZSTD, ZLIB)
 COMPRESSED = tuple(suffix for codec in CODECS for suffix in codec.suffixes)
-_ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive", b"Rar!\x1a\x07": "a RAR archive"}
 
 
 def codec_of(path: str) -> Codec | None:
@@ -178,22 +178,23 @@ def read_beside(name: str, beside: str) -> tuple[str, bytes]:
 
 
 def open_text_bytes(path: str) -> io.BufferedReader:
-    """Returns `open_bytes(path)` after checking that the stream is not compressed (again), nor an archive.
+    """Returns `open_bytes(path)` after checking that the stream may be text: neither compressed (again), nor binary.
 
     Raises:
-        InputError: the file cannot be opened, is an archive, or is compressed and its name has no suffix of a codec.
+        InputError: the file cannot be opened, is of another format, or is compressed and its name has no suffix of a
+            codec.
     """
     stream = open_bytes(path)
     try:
-        check_is_uncompressed(stream.peek(16), path)
+        check_may_be_text(stream.peek(HEAD_BYTES)[:HEAD_BYTES], path)
     except BaseException:
         stream.close()
         raise
     return stream
 
 
-def check_is_uncompressed(head: bytes, path: str) -> None:
-    """Checks that content is neither compressed nor an archive, by its first 10 bytes or more.
+def check_may_be_text(head: bytes, path: str) -> None:
+    """Checks that content is neither compressed nor of another format, by its first HEAD_BYTES.
 
     Raises:
         InputError: it is one of them.
@@ -204,9 +205,8 @@ def check_is_uncompressed(head: bytes, path: str) -> None:
             f"expected a name that ends in {codec.suffixes[0]}, because the content is compressed by {codec.name}"
         )
         raise InputError(f"{path}: {expected}. Rename the file, or decompress it.")
-    archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), None)
-    if archive is not None:
-        raise InputError(f"{path}: expected a file of data, got {archive}. Unpack it, and give the files in it.")
+    if other := other_content(head):
+        raise InputError(f"{path}: expected text, got {other}.")
 
 
 def _open_stored(path: str) -> io.BufferedReader:

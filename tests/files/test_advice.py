@@ -381,12 +381,62 @@ def test_folders_with_another_value(tmp_path):
     assert rows("csv", path, *advises(refused("csv", path), "--feature", "year=drop")) == [{"x": 1}]
 
 
+# ---------------------------------------------------------------------------------------------- files of other formats
+
+
+def content_of_png():
+    stream = io.BytesIO()
+    Image.new("RGB", (3, 2)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def content_of_parquet():
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2]}), stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind, name, content",
+    [
+        ("csv", "a.csv", content_of_parquet()),
+        ("text_lines", "a.txt", frame(serialize({"id": [1]}))),
+        ("text_lines", "label/a.png", content_of_png()),
+        ("csv", "a.csv", b'{"id": 1, "name": "x"}\n{"id": 2, "name": "y"}\n'),
+        ("csv", "a.csv", b'[\n {"id": 1},\n {"id": 2}\n]\n'),
+        ("jsonl", "a.jsonl", b"id,name\n1,x\n2,y\n"),
+        ("jsonl", "a.jsonl", b"id;name\n1;x\n2;y\n"),
+        ("parquet", "a.parquet", b"id\tname\n1\tx\n2\ty\n"),
+        ("parquet", "a.parquet", b'{"id": 1}\n'),
+        ("tfrecord", "a.tfrecord", b"id|name\n1|x\n2|y\n"),
+        ("tfrecord", "a.tfrecord", b'[{"id": 1}]'),
+    ],
+    ids=range(11),
+)
+@follows(
+    "files/csv.py:_check_is_header beam-datasets build jsonl`;",
+    "intake/contents.py: beam-datasets build image_folder`",
+    "intake/contents.py: beam-datasets build parquet`",
+    "intake/contents.py:other_content beam-datasets build tfrecord`",
+    "intake/contents.py:text_format --delimiter",
+    "intake/contents.py:text_format beam-datasets build csv{}`",
+    "intake/contents.py:text_format beam-datasets build jsonl`",
+)
+def test_a_file_of_another_format(kind, name, content, tmp_path):
+    path = write(tmp_path, name, content)
+    [command] = re.findall(r"`beam-datasets build (.*?)`", refused(kind, path))
+    other_kind, *given = shlex.split(command)
+    found = rows(other_kind, tmp_path if other_kind == "image_folder" else path, *given)
+    assert other_kind != kind
+    assert other_kind == "image_folder" or found[0]["id"] == 1
+
+
 # ------------------------------------------------------------------------------------------------------ CSV and text
 
 
 @follows(
-    "files/csv.py:_check_is_no_comment --comment",
-    "files/csv.py:_check_is_no_comment --feature",
+    "files/csv.py:_check_is_header --comment",
+    "files/csv.py:_check_is_header --feature",
     "files/csv.py:rows --comment",
     "files/csv.py:_text_warnings --decimal",
     "files/numerals.py:options_for --decimal",

@@ -53,7 +53,8 @@ def png(pixels, mode=None):
             b"id,n\nw,1\nx,1\ny,4\nx,2\n",
             "The rows:\n  {folder}/a.csv, line 3\n  {folder}/a.csv, line 5",
         ),
-        ("tfrecord", b"id,n\n1,2\n3,4\n", "expected a TFRecord file, which begins with a length of 8 bytes and their"),
+        ("tfrecord", b"id,n\n1,2\n3,4\n", "a.csv: expected a TFRecord file, got CSV. Build it as such"),
+        ("tfrecord", b"some words", "expected a TFRecord file, which begins with a length of 8 bytes and their"),
         ("parquet", b"id,n\n1,2\n", "is not a Parquet file (9 bytes)"),
     ],
 )

@@ -45,7 +45,8 @@ def rows_read(data, *names):
     "change, why",
     [
         (lambda data: b"", r"\(0 bytes\): it is empty"),
-        (lambda data: b"id,n\n1,2\n", r"\(9 bytes\): Parquet magic bytes not found"),
+        (lambda data: b"id,n\n1,2\n", r"\(9 bytes\): it is CSV. Build it as such: `beam-datasets build csv`"),
+        (lambda data: b"some words", r"\(10 bytes\): Parquet magic bytes not found"),
         (lambda data: data[:4], r"smaller than the minimum|is not a Parquet file \(4 bytes\)"),
         (lambda data: data[:-5], "its end is missing; get it again"),
         (lambda data: data[: len(data) // 2], "its end is missing; get it again"),

@@ -1,0 +1,95 @@
+"""Recognition of files of another format than the expected one, by their first bytes.
+
+Text is decoded without an error if the encoding has a character for each byte, such as latin-1, so bytes of another
+format would become examples.
+"""
+
+from __future__ import annotations
+
+import re
+
+from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
+
+HEAD_BYTES = 1 << 12  # bytes of a file by which `other_content` recognizes it
+
+_AS_PARQUET = "Write it as Parquet"
+_AS_CSV = "Save it as CSV"
+_LFS = b"version https://git-lfs.github.com/spec/"
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_SIGNATURES = {  # first bytes -> (description, what to do)
+    b"PAR1": ("a Parquet file", "Build it as one: `beam-datasets build parquet`"),
+    b"ARROW1\0\0": ("an Arrow IPC file (Feather)", _AS_PARQUET),
+    b"FEA1": ("a Feather file", _AS_PARQUET),
+    b"ORC": ("an ORC file", _AS_PARQUET),
+    b"Obj\x01": ("an Avro file", _AS_PARQUET),
+    b"SQLite format 3\0": ("an SQLite database", "Write its tables as CSV or Parquet"),
+    b"\x93NUMPY": ("a NumPy array", _AS_PARQUET),
+    b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _AS_PARQUET),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a document of Excel or another Office program", _AS_CSV),
+    b"\x89PNG\r\n\x1a\n": ("a PNG image", "Build images by their folders: `beam-datasets build image_folder`"),
+    b"\xff\xd8\xff": ("a JPEG image", "Build images by their folders: `beam-datasets build image_folder`"),
+}
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"Rar!\x1a\x07": "a RAR archive",
+}
+_OFFICE = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetypeapplication/vnd.oasis")
+_PAGE = re.compile(r"\s*<(!doctype html|html)\b", re.IGNORECASE)
+_JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
+_DELIMITERS = ",\t;|"
+_PICKLE = re.compile(rb"\x80[\x04\x05]\x95.{6}\0\0", re.DOTALL)
+_ARROW_STREAM = re.compile(rb"\xff\xff\xff\xff..\0\0\x10\0\0\0", re.DOTALL)
+
+
+def other_content(head: bytes) -> str:
+    r"""Returns what a file is that is neither text nor compressed, and what to do, as a clause; '' if it may be text.
+
+    Args:
+        head: the first HEAD_BYTES of the file, or all of it.
+
+    >>> other_content(b"PAR1\x15\x04"), other_content(b"PAR1,x")
+    ('a Parquet file. Build it as one: `beam-datasets build parquet`', '')
+    """
+    if head.startswith(_LFS) and len(head) < 1024:
+        return "a pointer of Git LFS instead of the file. Get the file: `git lfs pull`"
+    archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), "")
+    if archive and head[30:].startswith(_OFFICE):
+        return f"a document of Excel or another Office program. {_AS_CSV}"
+    if archive:
+        return f"{archive}. Unpack it, and give the files in it"
+    for magic, (name, way) in _SIGNATURES.items():
+        if head.startswith(magic) and (_CONTROL.search(head, 0, 64) or not magic.isascii()):
+            return f"{name}. {way}"
+    if len(head) > HEADER.size and not find_signature_problem(head):
+        return "a TFRecord file. Build it as one: `beam-datasets build tfrecord`"
+    if _ARROW_STREAM.match(head):
+        return f"an Arrow IPC stream. {_AS_PARQUET}"
+    return f"a pickle of Python. {_AS_PARQUET}" if _PICKLE.match(head) else ""
+
+
+def text_format(head: bytes) -> str:
+    r"""Returns the format of a text by its beginning, and what to do, as a clause; '' if it is unknown.
+
+    Args:
+        head: the first bytes of the text, in UTF-8.
+
+    >>> text_format(b"id,name\n1,a\n"), text_format(b'{"id": 1}'), text_format(b"some\ntext")
+    ('CSV. Build it as such: `beam-datasets build csv`', 'JSON. Build it as such: `beam-datasets build jsonl`', '')
+    """
+    text = head.decode("utf-8", "ignore").removeprefix("\ufeff")
+    if _CONTROL.search(head) or "\ufffd" in text or len(text.encode()) + 4 < len(head):
+        return ""
+    if _PAGE.match(text):
+        return "a page of HTML, such as the error of a server, instead of the file. Get the file again"
+    if _JSON.match(text):
+        return "JSON. Build it as such: `beam-datasets build jsonl`"
+    if text.startswith(("{", "[")):
+        return ""
+    lines = [line for line in text.splitlines()[:3] if line]
+    for delimiter in _DELIMITERS:
+        counts = {line.count(delimiter) for line in lines}
+        if len(lines) > 1 and len(counts) == 1 and counts != {0}:
+            option = "" if delimiter == "," else f" --delimiter {delimiter!r}"
+            return f"CSV. Build it as such: `beam-datasets build csv{option}`"
+    return ""

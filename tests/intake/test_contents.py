@@ -1,0 +1,126 @@
+"""Files of another format than the expected one are recognized by their first bytes; text never is."""
+
+import io
+import pickle
+import sqlite3
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyarrow import feather, orc
+
+from beam_datasets.errors import InputError
+from beam_datasets.formats.tfrecord import frame
+from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
+from beam_datasets.intake.examples import open_records
+from beam_datasets.intake.sound_layout import layout_of
+from beam_datasets.intake.streams import open_text_bytes
+
+TABLE = pa.table({"id": [1, 2], "name": ["a", "b"]})
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\nsize 12345\n"
+
+
+def written(write):
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+def zipped(name):
+    return written(lambda stream: zipfile.ZipFile(stream, "w").writestr(name, "x"))
+
+
+def database():
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table t (x)")
+    return connection.serialize() if hasattr(connection, "serialize") else b"SQLite format 3\0" + bytes(84)
+
+
+def stream_of(table):
+    return written(lambda stream: pa.ipc.new_stream(stream, table.schema).write_table(table))
+
+
+CONTENTS = {
+    "a Parquet file": written(lambda stream: pq.write_table(TABLE, stream)),
+    "an Arrow IPC file": written(lambda stream: feather.write_feather(TABLE, stream)),
+    "a Feather file": b"FEA1\0\0\0\0" + bytes(40) + b"FEA1",
+    "an Arrow IPC stream": stream_of(TABLE),
+    "an ORC file": written(lambda stream: orc.write_table(TABLE, stream)),
+    "an Avro file": b"Obj\x01\x04\x14avro.codec\x08null",
+    "an SQLite database": database(),
+    "a NumPy array": written(lambda stream: np.save(stream, np.arange(3))),
+    "a pickle of Python": pickle.dumps({"id": [1, 2]}, 4),
+    "a TFRecord file": frame(b""),
+    "a document of Excel": zipped("[Content_Types].xml"),
+    "a zip archive. Unpack it": zipped("data/a.csv"),
+    "a pointer of Git LFS": POINTER,
+}
+
+
+@pytest.mark.parametrize("what", CONTENTS)
+def test_text_of_another_format(what, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(CONTENTS[what])
+    with pytest.raises(InputError, match=f"a.csv: expected text, got {what}"):
+        open_text_bytes(str(path))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+@example("ORC,b\n1,2\n")
+@example("PAR1,b\n1,2\n")
+@example("PAR1\r\n")
+@example("Objects,b\n1,2\n")
+@example("SQLite format 3,x\n")
+@example("version,https\n")
+@example("RIFF,WAVE\n")
+def test_text_is_text(text):
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le"):
+        assert other_content(text.encode(encoding)[:HEAD_BYTES]) == ""
+
+
+def test_a_long_text_about_git_lfs_is_text():
+    assert other_content(POINTER + b"and so on " * 100) == ""
+
+
+@pytest.mark.parametrize(
+    "text, form",
+    [
+        ("id,name\n1,a\n", "CSV"),
+        ("id;name\r\n1;a\r\n2;b", "CSV"),
+        ("\ufeffid\tname\n1\tä\n", "CSV"),
+        ('{"id": 1}\n{"id": 2}\n', "JSON"),
+        ('[\n  {"id": 1}\n]', "JSON"),
+        ("[]", "JSON"),
+        ("{}\n", "JSON"),
+        ("\n<!DOCTYPE html>\n<html>", "a page of HTML"),
+        ("{'id': 1, 'name': None}\n{'id': 2, 'name': 'x'}\n", ""),
+        ("[{'id': 1, 'name': None}]\n", ""),
+        ("hello, world\nsecond line\n", ""),
+        ("one line, two parts", ""),
+        ("", ""),
+        ("a\0,b\n1,2\n", ""),
+    ],
+)
+def test_formats_of_text(text, form):
+    found = text_format(text.encode())
+    assert found.startswith(form)
+    assert bool(found) == bool(form)
+
+
+def test_formats_of_text_that_is_cut_in_a_character():
+    text = ("ä,b\n" * HEAD_BYTES).encode()
+    assert text_format(text[:HEAD_BYTES]) == text_format(text[: HEAD_BYTES - 5])
+    assert text_format("ä,b\n".encode("latin-1") * 9) == ""
+
+
+def test_pointers_of_git_lfs_elsewhere(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(POINTER)
+    with pytest.raises(InputError, match=r"a.tfrecord: expected a TFRecord file, got a pointer of Git LFS"):
+        open_records(str(path))
+    with pytest.raises(InputError, match="expected a sound, got a pointer of Git LFS"):
+        layout_of(POINTER)
