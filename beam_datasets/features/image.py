@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -45,6 +41,7 @@ from beam_datasets.features.tensor import Tensor
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake.image_formats import ImageHeader
 from beam_datasets.intake.images import check_image
+from beam_datasets.intake.video import read_frames
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
@@ -432,7 +429,7 @@ class Video(Sequence):
             path: the feature, for errors.
         """
         if isinstance(value, (str, os.PathLike)):
-            value = self._extract_frames(read_file(value, path), path)
+            value = self._extract_frames(read_file(value, path), f"{path}: {os.fspath(value)}")
         elif isinstance(value, bytes):
             value = self._extract_frames(value, path)
         elif hasattr(value, "read"):
@@ -458,26 +455,18 @@ class Video(Sequence):
 
         Args:
             video: the content of the file.
-            path: the feature, for errors.
+            path: the feature, and the file if it is known, for errors.
 
         Raises:
             MissingDependencyError: ffmpeg is not installed.
-            FeatureValueError: ffmpeg cannot read the file.
+            FeatureValueError: the file is damaged or truncated, or ffmpeg cannot read it.
         """
-        program = shutil.which("ffmpeg")
-        if program is None:
-            raise MissingDependencyError(f"{path}: to take a video file apart, install the program ffmpeg")
-        with tempfile.TemporaryDirectory() as folder:
-            source, frames = Path(folder, "video"), Path(folder, "frames")
-            source.write_bytes(video)
-            frames.mkdir()
-            target = frames / f"%010d.{self.frame.encoding_format}"
-            command = [program, "-v", "error", "-i", str(source), *self.ffmpeg_extra_args, str(target)]
-            process = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-            if process.returncode:
-                message = process.stderr.decode(errors="replace")
-                raise FeatureValueError(f"{path}: ffmpeg cannot read the video: {message}")
-            return [file.read_bytes() for file in sorted(frames.iterdir())]
+        try:
+            return read_frames(video, self.frame.encoding_format or "png", self.ffmpeg_extra_args)
+        except MissingDependencyError as error:
+            raise MissingDependencyError(f"{path}: {error}") from None
+        except InputError as error:
+            raise FeatureValueError(f"{path}: {error}") from error
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'video', and a dict of shape, dtype, format, and other options that are set."""

@@ -1,7 +1,12 @@
 """Samples, video files and translations, and the libraries that encoded them."""
 
+import ast
 import io
+import re
+import shlex
+import shutil
 import stat
+import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +20,10 @@ from PIL import Image
 
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
-from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.generate.histogram import Histogram, count_keys, merge
+from beam_datasets.intake.video import read_frames
 from beam_datasets.metadata.manifest import Manifest
 
 
@@ -56,10 +62,13 @@ def _ffmpeg(tmp_path, monkeypatch):
     program = tmp_path / "ffmpeg"
     program.write_text(
         "#!/bin/sh\n"
-        'test "$5" = -r || exit 2\n'
-        'grep -q video "$4" || { echo not a video >&2; exit 1; }\n'
-        f'folder=$(dirname "$7"); cp {tmp_path}/0.png "$folder/0000000001.png"\n'
-        f'cp {tmp_path}/1.png "$folder/0000000002.png"\n'
+        'test "$6" = -i || exit 2\n'
+        'grep -q video "$7" || { echo not a video in "$7" >&2; exit 1; }\n'
+        'shift $(($# - 1)); folder=$(dirname "$1")\n'
+        f'cp {tmp_path}/0.png "$folder/0000000001.png"; cp {tmp_path}/1.png "$folder/0000000002.png"\n'
+        'grep -q damaged "$folder/../video" && echo "Invalid NAL unit size" >&2\n'
+        'grep -q irregular "$folder/../video" && echo drop_frames=0 && echo drop_frames=3\n'
+        "exit 0\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -72,8 +81,61 @@ def test_video_files(tmp_path):
     feature = F.Video(shape=(None, 2, 2, 3), ffmpeg_extra_args=["-r", "1"])
     for given in (file, str(file), b"a video", io.BytesIO(b"a video")):
         assert np.array_equal(round_trip(feature, given), FRAMES)
-    with pytest.raises(FeatureValueError, match="^x: ffmpeg cannot read the video: not a vid"):
+    with pytest.raises(FeatureValueError, match="^x: expected a whole video, got errors of ffmpeg: not a video in the"):
         round_trip(feature, b"something else")
+    file.write_bytes(b"a damaged video")
+    with pytest.raises(FeatureValueError, match=r"^x: .*clip.avi: expected a whole video, .*: Invalid NAL unit size\."):
+        round_trip(feature, file)
+
+
+@pytest.mark.usefixtures("_ffmpeg")
+def test_frames_that_ffmpeg_leaves_out():
+    video = b"an irregular video"
+    with pytest.raises(FeatureValueError, match="^x: expected all frames, got 2, as 3 were left out to") as error:
+        round_trip(F.Video(shape=(None, 2, 2, 3)), video)
+    [way, *_] = re.findall(r"ffmpeg_extra_args=(\[.*?\])", str(error.value))
+    feature = F.Video(shape=(None, 2, 2, 3), ffmpeg_extra_args=ast.literal_eval(way))
+    assert np.array_equal(round_trip(feature, video), FRAMES)
+
+
+def ffmpeg():
+    program = shutil.which("ffmpeg")
+    return program or pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "avi", "ts", "gif"])
+def test_videos_that_are_cut_off(ending, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ffmpeg").symlink_to(ffmpeg())
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    path = tmp_path / f"whole.{ending}"
+    codec = {"avi": ["-c:v", "mjpeg"], "ts": ["-c:v", "mpeg2video"]}.get(ending, [])
+    source = ["-f", "lavfi", "-i", "testsrc=duration=3:size=32x24:rate=10"]
+    subprocess.run(["ffmpeg", "-v", "error", *source, *codec, str(path)], check=True)
+    feature, data = F.Video(shape=(None, 24, 32, 3)), path.read_bytes()
+    assert len(round_trip(feature, path)) == 30
+    for size in np.linspace(len(data) // 3, len(data) - 1, 12, dtype=int):
+        size += int(size % 188 == 0)  # a stream that ends between two packets is a whole one
+        with pytest.raises(FeatureValueError, match=r"^x: (expected|a damaged image)") as error:
+            round_trip(feature, data[:size])
+    if ending == "avi":  # what the error proposes
+        (tmp_path / "FILE").write_bytes(data[: len(data) * 3 // 4])
+        [command] = re.findall(r"`(ffmpeg .*?)`", str(error.value))
+        subprocess.run([*shlex.split(command), "-v", "error"], cwd=tmp_path, check=True, capture_output=True)
+        assert 20 <= len(round_trip(feature, tmp_path / "new.mp4")) < 30
+
+
+def test_a_long_avi_has_several_parts(monkeypatch):
+    monkeypatch.setattr("beam_datasets.intake.video.shutil.which", lambda _: "/missing/ffmpeg")
+    whole = b"".join(b"RIFF" + (4 + size).to_bytes(4, "little") + name + bytes(size) for name, size in
+                     ((b"AVI ", 20), (b"AVIX", 31)))  # fmt: skip
+    for data in (whole, whole + b"\0", whole + b"other", b"RIFF\0\0\0\0AVI " + bytes(8)):
+        with pytest.raises(FileNotFoundError):
+            read_frames(data, "png")
+    for size in (20, len(whole) - 1):
+        with pytest.raises(InputError, match="as the file declares, got"):
+            read_frames(whole[:size], "png")
 
 
 def test_video_files_need_ffmpeg(monkeypatch):

@@ -79,6 +79,7 @@ FOLLOWED_ELSEWHERE = {
     "files/builder.py:as_options --splits": _APPENDED,
     "files/builder.py:as_options --stratify": _APPENDED,
     "files/builder.py:as_options --train_until": _APPENDED,
+    "intake/video.py: ffmpeg -i FILE": "tests/features/test_media.py::test_videos_that_are_cut_off",
     # the name of the command itself
     "cli/options.py:__init__ beam-datasets {}": "tests/cli/test_options.py::test_a_command_is_written_as_its_help",
     "cli/options.py:__init__ beam-datasets {} {}": "tests/cli/test_options.py::test_a_command_is_written_as_its_help",

@@ -1,0 +1,104 @@
+"""Frames of video files, extracted by the program ffmpeg: all of them, or an error.
+
+ffmpeg ends with status 0 if it has read a part of a damaged or truncated file, and reports the damage as messages. It
+does not notice that the end of an AVI, a GIF or an MPEG transport stream is missing, so their structure is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.intake.image_formats import READABLE, format_of
+from beam_datasets.intake.images import check_image
+
+_GET_AGAIN = "Get the whole file again, or write what can be read to a new one: `ffmpeg -i FILE new.mp4`"
+_PACKET, _SYNC = 188, 0x47  # size and first byte of the packets of an MPEG transport stream
+_UNKNOWN_SIZE = 0xFFFFFFFF  # of a file whose writer could not go back to its header
+_DROPPED = re.compile(rb"^drop_frames=(\d+)$", re.MULTILINE)
+_SHOWN = 3  # messages of ffmpeg
+
+
+def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ()) -> list[bytes]:
+    """Returns the frames of a video file, as image files that ffmpeg encodes, at a constant rate.
+
+    Args:
+        video: the content of the file.
+        encoding_format: format of the frames, 'png' or 'jpeg'.
+        options: arguments for ffmpeg, between the input and the output.
+
+    Raises:
+        InputError: the file is damaged or truncated, ffmpeg cannot read it, or leaves frames out although no options
+            ask for that. The message does not name the file.
+        MissingDependencyError: ffmpeg is not installed.
+    """
+    program = shutil.which("ffmpeg")
+    if program is None:
+        raise MissingDependencyError("to take a video file apart, install the program ffmpeg")
+    _check_structure(video)
+    with tempfile.TemporaryDirectory() as folder:
+        source, frames = Path(folder, "video"), Path(folder, "frames")
+        source.write_bytes(video)
+        frames.mkdir()
+        target = frames / f"%010d.{encoding_format}"
+        command = [program, "-v", "error", "-nostats", "-progress", "pipe:1", "-i", str(source), *options, str(target)]
+        process = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        messages = process.stderr.decode(errors="replace").replace(str(source), "the file").strip().splitlines()
+        if process.returncode or messages:
+            reason = "; ".join(messages[:_SHOWN]) or f"status {process.returncode}"
+            raise InputError(f"expected a whole video, got errors of ffmpeg: {reason}. {_GET_AGAIN}")
+        files = [file.read_bytes() for file in sorted(frames.iterdir())]
+    dropped = max(map(int, _DROPPED.findall(process.stdout)), default=0)
+    if dropped and not options:
+        raise InputError(
+            f"expected all frames, got {len(files):,}, as {dropped:,} were left out to make the rate constant. "
+            "ffmpeg_extra_args=['-vsync', 'passthrough'] keeps all, ['-r', '10'] chooses another rate"
+        )
+    return files
+
+
+def _check_structure(video: bytes) -> None:
+    """Checks that the end of a file is there, for the formats of which ffmpeg does not report that it is missing.
+
+    Raises:
+        InputError: the file is truncated, or a damaged image.
+    """
+    if format_of(video) in READABLE:
+        check_image(video)
+    end = _declared_size(video)
+    if end > len(video):
+        raise InputError(f"expected {end:,} bytes, as the file declares, got {len(video):,}. {_GET_AGAIN}")
+    if video[:1] == video[_PACKET : _PACKET + 1] == bytes([_SYNC]) and len(video) % _PACKET:
+        raise InputError(
+            f"expected packets of {_PACKET} bytes, as in an MPEG transport stream, got {len(video):,} bytes. "
+            + _GET_AGAIN
+        )
+
+
+def _declared_size(video: bytes) -> int:
+    """Returns the offset at which the last chunk of an AVI file, or the last box of an MP4 file, ends; 0 for others."""
+    position = end = 0
+    is_avi = video[:4] == b"RIFF" and video[8:12] == b"AVI "
+    while (
+        is_avi and video[position : position + 4] == b"RIFF" and position + 8 <= len(video)
+    ):  # a long file has several
+        (size,) = struct.unpack_from("<I", video, position + 4)
+        if size in (0, _UNKNOWN_SIZE):
+            return 0
+        end = position + 8 + size
+        position = end + size % 2
+    is_mp4 = video[4:8] == b"ftyp"
+    while is_mp4 and position + 8 <= len(video):
+        (size,) = struct.unpack_from(">I", video, position)
+        if size == 1 and position + 16 <= len(video):
+            (size,) = struct.unpack_from(">Q", video, position + 8)
+        if size < 8:  # 0: the box reaches the end of the file
+            break
+        position = end = position + size
+    return end
