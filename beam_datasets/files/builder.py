@@ -94,7 +94,7 @@ Item = tuple[Key, Example] | tuple[Key, Example, str]
 
 KEYS_IN_FILE = 1 << 16
 CHECKSUMS_AT_ONCE = 16
-SHOWN = 5  # bad rows of a piece that are noted as examples if they are left out
+SHOWN = 5  # bad rows that are shown as examples if they are left out; more if there are more reasons
 MAX_REASONS = 20  # reasons in a piece that are counted separately; all further ones are counted as "other reasons"
 MAX_REASON = 120  # characters
 # Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
@@ -256,7 +256,6 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         InputError: a row is bad, and skip_bad is False.
     """
     reasons: Counter[str] = Counter()
-    num_noted = 0
     for row in with_errors_as_bad_rows(reader(piece)):
         if not isinstance(row, Bad):
             yield row
@@ -266,9 +265,8 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         reason = reason_of(row.problem)
         reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         count(_RESTS, row.is_rest)
-        if num_noted < SHOWN and (reasons[reason] == 1 or len(reasons) == 1):  # each reason once, or one reason alone
+        if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= SHOWN):
             note(_EXAMPLES, str(row))
-            num_noted += 1
     count(_LEFT_OUT, reasons.total())
     for reason, number in reasons.items():
         count(_REASON + reason, number)
@@ -347,7 +345,7 @@ def report(counters: Mapping[str, Any]) -> list[str]:
     file_counters = {
         name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
     }
-    examples = sorted(file_counters.pop(_EXAMPLES, ()))
+    examples = _examples_of_each_reason(file_counters.pop(_EXAMPLES, ()))
     left_out = file_counters.pop(_LEFT_OUT, 0)
     by_reason = {what: file_counters.pop(what) for what in list(file_counters) if what.startswith(_REASON)}
     texts = [f"{what}: {number:,}" for what, number in sorted(file_counters.items())]
@@ -357,6 +355,18 @@ def report(counters: Mapping[str, Any]) -> list[str]:
         shown = "".join(f"\n  {text}" for text in examples)
         texts.append(f"left out: {left_out:,}{reasons}\nfor example:{shown}")
     return texts
+
+
+def _examples_of_each_reason(texts: Iterable[str]) -> list[str]:
+    """Returns one text of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN; sorted.
+
+    Args:
+        texts: bad rows as text, with their places.
+    """
+    ordered = sorted(texts)
+    first_of = {reason_of(text): text for text in reversed(ordered)}
+    shown = sorted(first_of.values())[:MAX_REASONS]
+    return sorted([*shown, *[text for text in ordered if text not in shown][: max(0, SHOWN - len(shown))]])
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.files import jsonl
-from beam_datasets.files.builder import reason_of
+from beam_datasets.files.builder import reason_of, report
 from beam_datasets.files.csv import Dialect, rows
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, find
 from beam_datasets.files.jsonl import objects
+from tests.files.in_process import publish
 
 COMPRESS = {
     ".gz": gzip.compress,
@@ -57,6 +58,29 @@ def test_a_cut_file_publishes_nothing(files, kind, suffix):
     problem = files.fails(kind)
     assert f"a{suffix}, byte {len(data) - 3}: expected the end of the" in problem
     assert "--skip_bad" in problem
+
+
+def test_an_example_of_each_reason_is_shown(tmp_path):
+    """Not as many of the first reason as there are files."""
+    for number in range(4):
+        rows = "".join(f"{number}{i},{'n/a' if i < 8 else i},{'q' if i == 9 else 1}\n" for i in range(20))
+        (tmp_path / f"{number}.csv").write_text(f"id,x,y\n{rows}1,2\n")
+    counted = publish("csv", tmp_path, "--feature=x=int64", "--feature=y=int64", "--skip_bad").counted
+    [said] = report({f"files/{name}": value for name, value in counted.items()})
+    reasons, shown = said.split("\nfor example:\n")
+    assert reasons.split("\n") == [
+        "left out: 40",
+        "  32: column 'x': ... is not an integer",
+        "  4: ... fields where the header has ...",
+        "  4: column 'y': ... is not an integer",
+    ]
+    assert shown.replace(f"{tmp_path}/", "").split("\n") == [
+        "  0.csv, line 11: column 'y': 'q' is not an integer",
+        "  0.csv, line 22: 2 fields where the header has 3 ('1', '2')",
+        "  0.csv, line 2: column 'x': 'n/a' is not an integer",
+        "  0.csv, line 3: column 'x': 'n/a' is not an integer",
+        "  0.csv, line 4: column 'x': 'n/a' is not an integer",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["csv", *slow("jsonl", "text_lines")])
