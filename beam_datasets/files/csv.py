@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
 _DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # which Excel writes and reads as the first line
 _JSON_START = re.compile(r"\{(['\"]|\s*$)|\[(\{|\s*$)")
+_FRACTION = re.compile(r"[+-]?\d*[.]\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
 
@@ -88,11 +89,18 @@ class Csv(RowsBuilder):
     @cached_property
     def _headers(self) -> dict[InputFile, list[str]]:
         """The column names of each file that is not empty."""
-        columns, problem = {}, ""
+        columns: dict[InputFile, list[str]] = {}
+        problem = ""
         for file in self._all_files:
             try:
                 if names := header(file, self._dialect):
                     self._check_is_header(file, names[0])
+                    if self._dialect.has_header and not columns and _may_be_data(names):
+                        given = ",".join(f"c{i}" for i in range(1, len(names) + 1))
+                        log.warning(
+                            f"{file.path}: the header has numbers as names of columns, such as {names[0]!r}; if it is "
+                            f"the first row of the data, --columns {given} names the columns"
+                        )
                     columns[file] = names
             except InputError as error:  # reading its rows raises the same error, which is counted then
                 if not self._skip_bad:
@@ -266,6 +274,19 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
     if "" in stripped:
         raise InputError(f"{place}: column {stripped.index('') + 1} has no name; {advice}")
     return stripped
+
+
+def _may_be_data(names: Sequence[str]) -> bool:
+    """Returns whether a header may be a row of data: it has a decimal fraction, or integers alone.
+
+    Programs number columns from 0 or 1; such a header is none.
+
+    >>> [_may_be_data(names) for names in (["5.1", "setosa"], ["3", "7"], ["0", "1", "2"], ["1", "b"])]
+    [True, True, False, False]
+    """
+    numbers = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 19]
+    are_counted = numbers in ([*range(len(names))], [*range(1, len(names) + 1)])
+    return any(map(_FRACTION.fullmatch, names)) or (len(numbers) == len(names) and not are_counted)
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:

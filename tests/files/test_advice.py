@@ -435,6 +435,22 @@ def test_a_file_of_another_format(kind, name, content, tmp_path):
 # ------------------------------------------------------------------------------------------------------ CSV and text
 
 
+@follows("files/csv.py:_headers --columns")
+@pytest.mark.parametrize("text", ["5.1,3.5,setosa\n4.9,3.0,setosa\n", "1,7\n2,8\n", "-.5e3,x\n1,y\n"])
+def test_a_header_that_is_a_row(text, tmp_path, caplog):
+    path = write(tmp_path, "a.csv", text)
+    lost = rows("csv", path)
+    found = rows("csv", path, *re.findall(r"(--columns) (\S+)", caplog.text)[0])
+    assert (len(lost), len(found)) == (1, 2)
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "a,1,2", "v1.0,v1.1,x"])
+def test_headers_with_numbers(header, tmp_path, caplog):
+    write(tmp_path, "a.csv", f"{header}\n4,5,6\n")
+    assert len(rows("csv", tmp_path)) == 1
+    assert "--columns" not in caplog.text
+
+
 @follows(
     "files/csv.py:_check_is_header --comment",
     "files/csv.py:_check_is_header --feature",
