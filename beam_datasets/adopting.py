@@ -229,7 +229,7 @@ def _adopt_shard(checks: _Checks, path: str, target: str, write: Write) -> tuple
         size = reader.size
     count = sum(map(len, offsets)) - 1
     if is_empty and count:
-        raise InputError(f"{path}: expected tf.train.Examples with features, got none in any of {count} records.")
+        raise InputError(expected="tf.train.Examples with features", got=f"none in any of {count} records.", path=path)
     index = Index(np.concatenate(offsets)).to_bytes()
     write(target + INDEX_SUFFIX, index)
     return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
@@ -420,7 +420,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     else:
         splits = _by_split(_match_files(pattern), split)
     if not splits:
-        raise InputError("expected patterns of the files to adopt, got none.")
+        raise InputError(expected="patterns of the files to adopt", got="none.")
     for name, files in splits.items():
         check_split_name(name, reserved=RESERVED_SPLITS)
         _check_complete(name, files)

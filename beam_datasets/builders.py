@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    BeamDatasetsError,
+    DatasetNotFoundError,
+    DuplicateKeyError,
+    did_you_mean,
+)
 from beam_datasets.extras import Self, needs
 from beam_datasets.generate.options import BuildOptions, EngineOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
@@ -462,12 +468,14 @@ class DatasetBuilder:
             info, builder, sources, options.sharding, options.inputs, options.checksums, self._seen
         )
 
-    def keys_in(self, problem: str) -> list[str]:
-        """Returns the key of a DuplicateKeyError, as a text; none if it is unknown, as after a build by Beam."""
+    def with_key(self, error: DuplicateKeyError) -> DuplicateKeyError:
+        """Returns an error with the key that examples share; the error itself if it is unknown, as after Beam."""
         for split, key in self._seen:
-            if f"its hash is {hash_key(split, key).hex()}" in problem:
-                return [f"the key is {key!r}"]
-        return []
+            if hash_key(split, key) == error.sort_key:
+                described = error.with_message(f"{error}\n  the key is {key!r}")
+                described.key = key
+                return described
+        return error
 
     def _overwrite(self, options: BuildOptions) -> str:
         """Generates the version beside the published one, replaces that with it, and returns its directory.

@@ -7,10 +7,15 @@ stay plain `TypeError` and `ValueError`.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
@@ -28,10 +33,86 @@ def without_passwords(text: str) -> str:
 
 
 class BeamDatasetsError(Exception):
-    """Base of every error that the project raises on purpose. Its message shows no password of a URL."""
+    """Base of every error that the project raises on purpose. Its message shows no password of a URL.
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(without_passwords(arg) if isinstance(arg, str) else arg for arg in args))
+    The facts of an error are attributes, so that a program need not parse the message. An error has those that are
+    known where it is raised; the others are None.
+
+    Attributes:
+        problem: the message without location and advice.
+        path: the file, directory or URL.
+        line: number of the line in the file, from 1.
+        offset: the byte in the file, from 0; of a record its first one.
+        record: number of the record in the file, from 0.
+        feature: name of the feature, with slashes for nested ones.
+        split: name of the split.
+        key: the key of the example.
+        expected: what was expected.
+        got: what was there instead.
+        advice: what to do.
+    """
+
+    problem: str = ""
+    path: str | None = None
+    line: int | None = None
+    offset: int | None = None
+    record: int | None = None
+    feature: str | None = None
+    split: str | None = None
+    key: object = None
+    expected: str | None = None
+    got: str | None = None
+    advice: str | None = None
+
+    def __init__(
+        self,
+        *problem: object,
+        path: str | None = None,
+        line: int | None = None,
+        offset: int | None = None,
+        feature: str | None = None,
+        split: str | None = None,
+        key: object = None,
+        expected: str | None = None,
+        got: str | None = None,
+        advice: str | None = None,
+    ) -> None:
+        """Composes the message: `<path>, line <line>: <feature>: expected <expected>, got <got>. <advice>`.
+
+        Args:
+            *problem: the text between location and advice; without it, the text is made of `expected` and `got`.
+            path: the attribute, as all others; None leaves it out of the message.
+            line: number of the line, which is shown after the path.
+            offset: the byte, which is shown after the path.
+            feature: name of the feature; '' for the whole example, which is not shown.
+            split: name of the split, which is not shown.
+            key: the key of the example, which is not shown.
+            expected: what was expected.
+            got: what was there instead.
+            advice: a sentence after the problem.
+        """
+        facts = {
+            "path": path, "line": line, "offset": offset, "feature": feature, "split": split, "key": key,
+            "expected": expected, "got": got, "advice": advice,
+        }  # fmt: skip
+        for name, fact in facts.items():
+            if fact is not None:  # which is the attribute of the class
+                setattr(self, name, without_passwords(fact) if isinstance(fact, str) else fact)
+        if expected is not None and got is not None and not problem:
+            problem = (f"expected {expected}, got {got}",)
+        self.problem = without_passwords(str(problem[0])) if problem else ""
+        places = [f"{path}", f"line {line}", f"byte {offset}"]
+        location = ", ".join(text for text, fact in zip(places, (path, line, offset)) if fact is not None)
+        before = "".join(f"{text}: " for text in (location, feature) if text)
+        if before or advice:
+            problem = (f"{before}{problem[0] if problem else ''}{f'. {advice}' if advice else ''}", *problem[1:])
+        super().__init__(*(without_passwords(text) if isinstance(text, str) else text for text in problem))
+
+    def with_message(self, message: str) -> Self:
+        """Returns a copy of the error with the same facts and another message."""
+        error = copy.copy(self)
+        error.args = (without_passwords(message),)
+        return error
 
 
 class DatasetNotFoundError(BeamDatasetsError, FileNotFoundError, ValueError):
@@ -101,6 +182,9 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
             published so.
     """
 
+    path: str
+    offset: int
+
     def __init__(
         self, problem: str, *, path: str, offset: int, record: int | None = None, repairable: bool = True
     ) -> None:
@@ -163,7 +247,20 @@ class InvalidKeyError(BeamDatasetsError, TypeError):
 
 
 class DuplicateKeyError(BeamDatasetsError, ValueError):
-    """Two examples of a split have the same key; keys decide the order, so they must be unique."""
+    """Two examples of a split have the same key; keys decide the order, so they must be unique.
+
+    Attributes:
+        split: the split.
+        key: the key; None where it is not known, as after a run on an engine.
+        sort_key: the hash of the key, 16 bytes, by which the examples are sorted; None for integers in their order.
+    """
+
+    sort_key: bytes | None = None
+
+    def __init__(self, *problem: object, split: str | None = None, key: object = None, sort_key: bytes | None = None):
+        super().__init__(*problem, split=split, key=key)
+        if sort_key is not None:
+            self.sort_key = sort_key
 
 
 class LostExamplesError(BeamDatasetsError, RuntimeError):

@@ -13,7 +13,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import storage
-from beam_datasets.beam.failures import SourceError
+from beam_datasets.beam.failures import SourceError, tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlocks, histogram_of
@@ -104,7 +104,11 @@ class EncodeBlocks(beam.DoFn):
             BeamDatasetsError: the element is not a pair, or the example cannot be encoded.
         """
         key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
-        return self.outputs() if self._builder.add(key, example) else None
+        try:
+            return self.outputs() if self._builder.add(key, example) else None
+        except BeamDatasetsError as error:
+            tell_facts(error)
+            raise
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields the last block."""
@@ -331,6 +335,8 @@ class _EncodeUnits(beam.DoFn):
                         yield from outputs
         except Exception as error:
             self._reporting.close()
+            if isinstance(error, BeamDatasetsError):
+                tell_facts(error)
             if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
                 raise  # errors of this package name the example
             own_name = name.removeprefix(f"{self._label}: ") if self._has_units else ""

@@ -11,6 +11,7 @@ and the problems of a remote job. Handlers get a filter for the time of the run;
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from beam_datasets.generate.blocks import NOT_UTF8
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
+_FACTS = re.compile(r"\s*\[facts (\{[^\n]*\})\]")  # as `tell_facts` writes them
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _WORKER_LOST = (
@@ -85,7 +87,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     """Returns the error to show for one that a runner raised."""
     text = _JOB.sub("", str(error))
     if isinstance(error, errors.BeamDatasetsError):
-        return _rebuild(type(error), _split_where(text)[0]) if _STAGE.search(text) else error
+        return _rebuild(type(error), _split_where(text)[0]) if _STAGE.search(text) or _FACTS.search(text) else error
     if isinstance(error, grpc.RpcError):
         return GenerationError(
             f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
@@ -115,6 +117,19 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
     return GenerationError(f"{name}: {message.strip()}{location}")
+
+
+def tell_facts(error: errors.BeamDatasetsError) -> None:
+    """Adds the facts of an error to its message, since an engine passes the text of a worker's error alone.
+
+    `reason` removes them from the message, and sets the attributes again.
+    """
+    facts = {
+        name: fact.hex() if name == "sort_key" else fact for name, fact in vars(error).items() if name != "problem"
+    }
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and fact is not None}
+    if known and not _FACTS.search(str(error)):
+        error.args = (f"{error} [facts {json.dumps(known)}]",)
 
 
 def without_java_frames(text: str) -> str:
@@ -150,7 +165,12 @@ def _engine_problem(text: str) -> str | None:
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
-    """Returns an error of the class with the message, from which the fields of a `CorruptRecordError` are parsed."""
+    """Returns an error of the class with the message, and with the facts that `tell_facts` has added to the message."""
+    if told := _FACTS.search(message):
+        error = _rebuild(kind, _FACTS.sub("", message))
+        for name, fact in json.loads(told[1]).items():
+            setattr(error, name, bytes.fromhex(fact) if name == "sort_key" else fact)
+        return error
     match = _RECORD.match(message) if kind is errors.CorruptRecordError else None
     if match:
         record = None if match["record"] is None else int(match["record"])

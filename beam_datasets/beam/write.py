@@ -24,6 +24,8 @@ from beam_datasets.beam import encode
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, in_window
 from beam_datasets.beam.engine import Transport
+from beam_datasets.beam.failures import tell_facts
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -566,7 +568,11 @@ class _WriteGroup(beam.DoFn):
         if written:
             self._reused.inc()
         else:
-            written = shard_writer.write_group(group, element[1], self._destination)
+            try:
+                written = shard_writer.write_group(group, element[1], self._destination)
+            except BeamDatasetsError as error:
+                tell_facts(error)
+                raise
             if self._records:
                 self._records.save(element[0], plan, written)
             self._milliseconds.update(int(1000 * (time.monotonic() - began)))

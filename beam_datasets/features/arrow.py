@@ -110,7 +110,7 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
             return pa.StructArray.from_arrays(parts, list(fields))
         offsets = parts[0].offsets
         if not all(part.offsets.equals(offsets) for part in parts):
-            raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
+            raise FeatureValueError("the features of an item have different numbers of items", feature=name)
         items = pa.StructArray.from_arrays([part.values for part in parts], list(fields))
         return pa.ListArray.from_arrays(offsets, items)
     if isinstance(column, Items) and _have_one_shape(values):

@@ -113,7 +113,7 @@ class Audio(Leaf):
                 return samples_codec.pack(self._convert_samples(self._read_sound(data, name, path), path))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
-                    f"{path}: samples of an Audio with an encoding must come from a file, not an array"
+                    "samples of an Audio with an encoding must come from a file, not an array", feature=path
                 )
             if isinstance(value, np.ndarray) and value.dtype.kind == np.dtype(self.dtype).kind:
                 value = list(value) if value.dtype != self.dtype else value  # samples of fewer bits fit
@@ -154,13 +154,14 @@ class Audio(Leaf):
         try:
             sound = read_sound(data)
         except InputError as error:
-            raise FeatureValueError(f"{path}: {name}: {error}") from error
+            raise FeatureValueError(f"{name}: {error}", feature=path) from error
         self._check_info(sound.info, name, path)
         channels = self._channels
         if not may_mix and channels not in (None, sound.info.channels):
             raise FeatureValueError(
-                f"{path}: {name}: expected {channels} channels, as the feature has, got {sound.info.channels}. "
-                f"Mix them first, or give the feature shape=(None, {sound.info.channels})"
+                f"{name}: expected {channels} channels, as the feature has, got {sound.info.channels}. Mix "
+                f"them first, or give the feature shape=(None, {sound.info.channels})",
+                feature=path,
             )
         return sound
 
@@ -178,13 +179,15 @@ class Audio(Leaf):
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
             raise FeatureValueError(
-                f"{path}: {name}: expected {self.file_format!r}, as the feature's file_format is, got {info.kind}. "
-                "Leave file_format out to accept any"
+                f"{name}: expected {self.file_format!r}, as the feature's file_format is, got {info.kind}. "
+                "Leave file_format out to accept any",
+                feature=path,
             )
         if self.sample_rate and info.sample_rate != self.sample_rate:
             raise FeatureValueError(
-                f"{path}: {name}: expected {self.sample_rate} samples a second, as the feature's sample_rate is, got "
-                f"{info.sample_rate}. Resample it, or give the feature the sample_rate of the files"
+                f"{name}: expected {self.sample_rate} samples a second, as the feature's sample_rate is, "
+                f"got {info.sample_rate}. Resample it, or give the feature the sample_rate of the files",
+                feature=path,
             )
 
     @property
@@ -197,8 +200,10 @@ class Audio(Leaf):
         samples, channels = sound.samples, self._channels
         if samples.dtype.kind == "f" and self.dtype.kind in "biu":
             raise FeatureValueError(
-                f"{path}: expected integers, got a file of {sound.info.samples} samples. Give the feature "
-                f"dtype=np.{samples.dtype}"
+                expected="integers",
+                got=f"a file of {sound.info.samples} samples",
+                advice=f"Give the feature dtype=np.{samples.dtype}",
+                feature=path,
             )
         if channels not in (None, samples.shape[1]):
             samples = _mix_channels(samples, channels or 1, path)
@@ -215,7 +220,7 @@ class Audio(Leaf):
         try:
             sound = read_sound(data)
         except InputError as error:
-            raise FeatureValueError(f"{path}: {error}") from error
+            raise FeatureValueError(str(error), feature=path) from error
         return self._convert_samples(sound, path)
 
     def stored(self) -> FeatureConnector:
@@ -277,7 +282,7 @@ def _read_content(value: Any, path: str) -> tuple[bytes, str]:
     if hasattr(value, "read"):
         return bytes(value.read()), "the sound"
     raise FeatureTypeError(
-        f"{path}: {type(value).__name__} is not audio; expected an array, a list, a path, a file or its bytes"
+        f"{type(value).__name__} is not audio; expected an array, a list, a path, a file or its bytes", feature=path
     )
 
 
@@ -300,7 +305,10 @@ def _mix_channels(samples: NDArray[Any], channels: int, path: str) -> NDArray[An
         return np.repeat(samples, channels, axis=1)
     if channels != 1:
         raise FeatureValueError(
-            f"{path}: expected {channels} channels, got {number}, which can be mixed to one alone. Mix them first"
+            expected=f"{channels} channels",
+            got=f"{number}, which can be mixed to one alone",
+            advice="Mix them first",
+            feature=path,
         )
     if samples.dtype.kind == "f":
         mixed = samples.mean(axis=1)

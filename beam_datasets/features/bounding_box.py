@@ -94,23 +94,25 @@ class BBoxFeature(Leaf):
             """Returns the four numbers of a box, after checking them."""
             is_array = isinstance(value, np.ndarray)
             if isinstance(value, _NOT_NUMBERS):
-                raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers")
+                raise FeatureTypeError(f"{value!r} is not a box; expected a BBox or four numbers", feature=path)
             if is_array:
                 check_unmasked(value, path)
             try:
                 numbers = value.tolist() if is_array else list(value)
                 if len(numbers) != 4:
-                    raise FeatureValueError(f"{path}: a box has four numbers, not {len(numbers)}")
+                    raise FeatureValueError(f"a box has four numbers, not {len(numbers)}", feature=path)
                 if relative and not is_array and not all(isinstance(n, (float, np.floating)) for n in numbers):
-                    raise FeatureValueError(f"{path}: a relative box has floats, not {numbers}")
+                    raise FeatureValueError(f"a relative box has floats, not {numbers}", feature=path)
                 if relative and not all(0 <= number <= 1 for number in numbers):
-                    raise FeatureValueError(f"{path}: a relative box has numbers from 0 to 1, not {numbers}")
+                    raise FeatureValueError(f"a relative box has numbers from 0 to 1, not {numbers}", feature=path)
                 if ordered and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
                     raise FeatureValueError(
-                        f"{path}: a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}"
+                        f"a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}", feature=path
                     )
             except TypeError:
-                raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers") from None
+                raise FeatureTypeError(
+                    f"{value!r} is not a box; expected a BBox or four numbers", feature=path
+                ) from None
             return numbers
 
         return check

@@ -135,7 +135,7 @@ class ClassLabel(Leaf):
         count = self.num_classes
         if count is None:
             raise FeatureValueError(
-                f"{path}: the ClassLabel has neither num_classes nor names, so no label can be encoded"
+                "the ClassLabel has neither num_classes nor names, so no label can be encoded", feature=path
             )
         indices_by_name = {name: i for i, name in enumerate(self.label_names or ())}
 
@@ -145,7 +145,7 @@ class ClassLabel(Leaf):
                 value = convert(value)
             if -1 <= value < count:
                 return value  # type: ignore[no-any-return]
-            raise FeatureValueError(f"{path}: label {value} is outside [-1, {count}), for {count} classes")
+            raise FeatureValueError(f"label {value} is outside [-1, {count}), for {count} classes", feature=path)
 
         def convert(value: Any) -> int:
             """Returns the index of a label that is not a Python int; its range is not checked."""
@@ -153,14 +153,16 @@ class ClassLabel(Leaf):
                 try:
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
-                    raise FeatureValueError(f"{path}: {value!r} is not UTF-8, so it is not a class name") from None
+                    raise FeatureValueError(
+                        f"{value!r} is not UTF-8, so it is not a class name", feature=path
+                    ) from None
             if isinstance(value, str):
                 if value in indices_by_name:
                     return indices_by_name[value]
                 try:
                     return self.str2int(value)
                 except ValueError as error:
-                    raise FeatureValueError(f"{path}: {error}") from None
+                    raise FeatureValueError(str(error), feature=path) from None
             return int(make(value))
 
         make = array_maker(self.dtype, (), path)
@@ -183,7 +185,7 @@ class ClassLabel(Leaf):
             if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
                 check_unmasked(items, path)
                 if items.size and (items.min() < -1 or items.max() >= count):
-                    raise FeatureValueError(f"{path}: a label is outside [-1, {count}), for {count} classes")
+                    raise FeatureValueError(f"a label is outside [-1, {count}), for {count} classes", feature=path)
                 return items.astype(np.int64, copy=False)
             return np.array([index(item) for item in items], np.int64)
 

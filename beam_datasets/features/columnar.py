@@ -689,7 +689,7 @@ def _length_error(path: str, num_items: int, length: int | None) -> FeatureValue
         num_items: number of items in the record.
         length: length of the feature.
     """
-    return FeatureValueError(f"{path}: the record has {num_items} items; the feature has length={length}")
+    return FeatureValueError(f"the record has {num_items} items; the feature has length={length}", feature=path)
 
 
 def _split_lists(column: Any, kind: int) -> list[Any]:

@@ -189,8 +189,9 @@ class UnknownFeature(Leaf):
                 "features.register (on the command line: --imports MODULE_OR_FILE)"
             )
         raise FeatureTypeError(
-            f"{path}: {reason}, leave this one out with decode.PartialDecoding, or get what is stored with "
-            "decode.SkipDecoding()"
+            f"{reason}, leave this one out with decode.PartialDecoding, or get what is stored with "
+            "decode.SkipDecoding()",
+            feature=path,
         )
 
     def __repr__(self) -> str:

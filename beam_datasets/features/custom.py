@@ -51,9 +51,11 @@ def _check_content(feature: FeatureConnector, path: str) -> None:
         build_connector(type(feature), feature.content_json()[1], from_json)
     except Exception as error:
         raise FeatureTypeError(
-            f"{path}: the class {class_name(type(feature))!r} does not make a connector of its content in "
-            f"features.json, so other processes could not read the feature: {type(error).__name__}: {error}. Return "
-            "the arguments of the constructor from to_json_content, as a dict, or define from_json_content"
+            f"the class {class_name(type(feature))!r} does not make a connector of its content in "
+            f"features.json, so other processes could not read the feature: {type(error).__name__}: {error}. "
+            "Return the arguments of the constructor from to_json_content, as a dict, or define "
+            "from_json_content",
+            feature=path,
         ) from error
 
 
@@ -135,7 +137,8 @@ class CustomFeature(Wrapped):
             return _connector_of_spec(declare())
         except (TypeError, ValueError) as error:
             raise FeatureTypeError(
-                f"{self.python_class_name}: what get_tensor_info or get_serialized_info returns is unusable: {error}"
+                f"what get_tensor_info or get_serialized_info returns is unusable: {error}",
+                feature=self.python_class_name,
             ) from error
 
     @property

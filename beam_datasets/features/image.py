@@ -122,13 +122,17 @@ class Image(Leaf):
             """Returns the bytes of the file of an image."""
             if not isinstance(value, np.ndarray):
                 if is_float:
-                    raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
+                    raise FeatureValueError(
+                        f"an image of float32 must be an array, not {type(value).__name__}", feature=path
+                    )
                 value = self._read_content(value, path)
                 if isinstance(value, bytes):
                     check(value)
                     return value
             if value.dtype != self.dtype:
-                raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
+                raise FeatureValueError(
+                    f"the array has the dtype {value.dtype}; the image has {self.dtype}", feature=path
+                )
             check_unmasked(value, path)
             check_shape(value.shape, self._shape_of_any_channels(), path)
             if is_float:
@@ -137,7 +141,7 @@ class Image(Leaf):
                 data = image_codec.encode(value, kind)
             except ValueError as error:
                 problem = f"cannot encode an array of the shape {value.shape} as {kind.upper()}: {error}"
-                raise FeatureValueError(f"{path}: {problem}") from error
+                raise FeatureValueError(problem, feature=path) from error
             record(image_codec.encoder_version(kind))
             return data
 
@@ -153,7 +157,7 @@ class Image(Leaf):
                 header = check_image(data)
                 self._check_header(header)
             except InputError as error:
-                raise FeatureValueError(f"{path}: {error}") from error
+                raise FeatureValueError(str(error), feature=path) from error
             if decode is not None:
                 decode(data)
 
@@ -208,7 +212,7 @@ class Image(Leaf):
             mode = self._choose_mode(value, path)
             pixels = np.asarray(value.convert(mode) if mode else value)
             return pixels[..., None] if pixels.ndim == 2 else pixels
-        raise FeatureTypeError(f"{path}: expected an array, a path, a file or bytes, got {type(value).__name__}")
+        raise FeatureTypeError(expected="an array, a path, a file or bytes", got=type(value).__name__, feature=path)
 
     def _choose_mode(self, picture: Any, path: str) -> str | None:
         """Returns the Pillow mode to which an image is converted for the feature's channels; None for its own mode.
@@ -226,8 +230,9 @@ class Image(Leaf):
         wanted = (self.shape or (0,))[-1] or channels
         if not channels or (channels, dtype) != (wanted, dtype_name(self.dtype)):
             raise FeatureValueError(
-                f"{path}: the image has the mode {picture.mode!r}; the feature has {self.dtype} and {wanted} channels. "
-                "Convert it first, as by image.convert('RGB')"
+                f"the image has the mode {picture.mode!r}; the feature has {self.dtype} and {wanted} "
+                "channels. Convert it first, as by image.convert('RGB')",
+                feature=path,
             )
         return {"1": "L", "P": "RGB" if channels == 3 else "RGBA", "I;16B": "I;16"}.get(picture.mode)
 
@@ -247,11 +252,13 @@ class Image(Leaf):
             try:
                 pixels = decode(data)
             except ValueError as error:
-                raise FeatureValueError(f"{path}: {error}") from error
+                raise FeatureValueError(str(error), feature=path) from error
             if is_float:
                 pixels = pixels.view("<f4")
             if not shape_fits(pixels.shape, shape):
-                raise FeatureValueError(f"{path}: the image has the shape {pixels.shape}; the feature has {shape}")
+                raise FeatureValueError(
+                    f"the image has the shape {pixels.shape}; the feature has {shape}", feature=path
+                )
             return pixels
 
         return unpack
@@ -466,7 +473,7 @@ class Video(Sequence):
         except MissingDependencyError as error:
             raise MissingDependencyError(f"{path}: {error}") from None
         except InputError as error:
-            raise FeatureValueError(f"{path}: {error}") from error
+            raise FeatureValueError(str(error), feature=path) from error
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'video', and a dict of shape, dtype, format, and other options that are set."""
@@ -537,4 +544,4 @@ def read_file(value: str | os.PathLike[str], path: str) -> bytes:
     try:
         return bytes(storage.read_bytes(os.fspath(value)))
     except OSError as error:
-        raise FeatureValueError(f"{path}: the file {os.fspath(value)!r} cannot be read: {error}") from error
+        raise FeatureValueError(f"the file {os.fspath(value)!r} cannot be read: {error}", feature=path) from error

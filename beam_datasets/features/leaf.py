@@ -118,8 +118,9 @@ class Leaf(FeatureConnector):
         if rank and not codec.size:
             unknown = "where an item ends" if codec.size is None else "how many items there are"
             raise FeatureValueError(
-                f"{name}: a sequence of {self!r} could be written but not read, as nothing says {unknown}. "
-                "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
+                f"a sequence of {self!r} could be written but not read, as nothing says {unknown}. Use a "
+                "Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'",
+                feature=name,
             )
         names = [(key, key.encode()) for key, _ in self.own_lists(name, rank)]
 
@@ -177,7 +178,7 @@ class Leaf(FeatureConnector):
             Raises:
                 FeatureValueError: always.
             """
-            raise FeatureValueError(f"{name}: the record does not have this feature, and it is not optional")
+            raise FeatureValueError("the record does not have this feature, and it is not optional", feature=name)
 
         return raise_missing
 
@@ -195,7 +196,9 @@ class Leaf(FeatureConnector):
             """Returns the number of items, and the function that copies the lists of one item."""
             flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             if not size or len(flat) % size:
-                raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
+                raise FeatureValueError(
+                    f"{len(flat)} stored values are not a number of items of {size} values", feature=name
+                )
             count = len(flat) // size
             if not lengths:
 
@@ -233,7 +236,7 @@ def _build_ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
     try:
         return RaggedArray(items, lengths)
     except ValueError as error:
-        raise FeatureValueError(f"{name}: {error}") from error
+        raise FeatureValueError(str(error), feature=name) from error
 
 
 def _pack_items(codec: Codec, items: Items, path: str) -> Any:

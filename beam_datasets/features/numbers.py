@@ -49,13 +49,15 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
         path: the feature, for the error.
     """
     if shape != expected and not shape_fits(shape, expected):
-        raise FeatureValueError(f"{path}: the value has the shape {shape}; the feature has {expected}")
+        raise FeatureValueError(f"the value has the shape {shape}; the feature has {expected}", feature=path)
 
 
 def check_unmasked(array: Any, path: str) -> None:
     """Raises FeatureTypeError for an array with masked items, as the values under the mask would be stored."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        raise FeatureTypeError(f"{path}: expected an array without masked items. Replace them first by .filled(...)")
+        raise FeatureTypeError(
+            "expected an array without masked items. Replace them first by .filled(...)", feature=path
+        )
 
 
 def check_rounding(allow_rounding: Any, dtype: np.dtype[Any]) -> bool:
@@ -100,7 +102,7 @@ def array_maker(
             else:
                 hint = f"pass value.astype(np.{dtype.name})"
                 raise FeatureValueError(
-                    f"{path}: the array has the dtype {value.dtype}; the feature has {dtype}: {hint}"
+                    f"the array has the dtype {value.dtype}; the feature has {dtype}: {hint}", feature=path
                 )
         else:
             array = convert(value, dtype, path, allow_rounding=allow_rounding)
@@ -126,7 +128,7 @@ def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool
         exact = _to_exact_array(value, path)
         if exact.dtype.kind in "mMV":  # whose items may be integers as objects
             raise FeatureTypeError(
-                f"{path}: {_shorten_repr(value)} is {exact.dtype}; expected {dtype}. Convert it first"
+                f"{_shorten_repr(value)} is {exact.dtype}; expected {dtype}. Convert it first", feature=path
             )
         return _convert_items(
             exact, dtype, path, "a number that {} holds", _DTYPE_ADVICE, allow_rounding=allow_rounding
@@ -134,11 +136,15 @@ def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool
     except FeatureError:
         raise
     except OverflowError as error:
-        raise FeatureOverflowError(f"{path}: {_shorten_repr(value)} does not fit {dtype}: {error}") from error
+        raise FeatureOverflowError(f"{_shorten_repr(value)} does not fit {dtype}: {error}", feature=path) from error
     except TypeError as error:
-        raise FeatureTypeError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureTypeError(
+            f"{_shorten_repr(value)} cannot be converted to {dtype}: {error}", feature=path
+        ) from error
     except (ValueError, ArithmeticError) as error:
-        raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureValueError(
+            f"{_shorten_repr(value)} cannot be converted to {dtype}: {error}", feature=path
+        ) from error
 
 
 def _to_exact_array(value: Any, path: str) -> NDArray[Any]:
@@ -156,7 +162,7 @@ def _to_exact_array(value: Any, path: str) -> NDArray[Any]:
     types = _collect_types(value)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in types):
         raise FeatureTypeError(
-            f"{path}: expected no masked items, got {_shorten_repr(value)}. Replace them by .filled(...)"
+            expected="no masked items", got=_shorten_repr(value), advice="Replace them by .filled(...)", feature=path
         )
     if types <= FLOATS:
         return np.asarray(value)
@@ -271,12 +277,14 @@ def _to_integer(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
         FeatureError: the number is not an integer, or the dtype does not hold it.
     """
     if number != number or abs(number) == math.inf:
-        raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
+        raise FeatureValueError(f"a NaN or infinity cannot be converted to {dtype}", feature=path)
     low, high = _integer_limits(dtype)
     if dtype.kind == "b" and number not in (0, 1):
         _raise_inexact(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
     if not low <= number <= high:
-        raise FeatureOverflowError(f"{path}: {_shorten_repr(number)} does not fit {dtype}, which holds {low} to {high}")
+        raise FeatureOverflowError(
+            f"{_shorten_repr(number)} does not fit {dtype}, which holds {low} to {high}", feature=path
+        )
     if int(number) != number:
         _raise_inexact(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
     return int(number)
@@ -293,7 +301,7 @@ def _round_to_float(number: Any, dtype: np.dtype[Any], path: str) -> float:
         stored = float(dtype.type(nearest))
     if math.isinf(stored) and number != stored:
         raise FeatureOverflowError(
-            f"{path}: {_shorten_repr(number)} does not fit {dtype}, where it would be an infinity"
+            f"{_shorten_repr(number)} does not fit {dtype}, where it would be an infinity", feature=path
         )
     return stored
 
@@ -323,13 +331,17 @@ def _to_comparable(item: Any, dtype: np.dtype[Any], path: str) -> Any:
     elif hasattr(item, "__index__") and not isinstance(item, (type, np.ndarray)):
         return operator.index(item)
     if item is None:
-        raise FeatureTypeError(f"{path}: the value is None or has a None in it; expected {dtype}")
+        raise FeatureTypeError(f"the value is None or has a None in it; expected {dtype}", feature=path)
     if isinstance(item, np.ma.core.MaskedConstant):
-        raise FeatureTypeError(f"{path}: expected no masked items. Replace them by .filled(...)")
+        raise FeatureTypeError("expected no masked items. Replace them by .filled(...)", feature=path)
     if isinstance(item, numbers.Complex):
-        raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is complex; expected {dtype}. Store .real and .imag")
+        raise FeatureTypeError(
+            f"{_shorten_repr(item)} is complex; expected {dtype}. Store .real and .imag", feature=path
+        )
     what = "text" if isinstance(item, (str, bytes)) else type(item).__name__
-    raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is {what}; expected {dtype}. Convert it to a number first")
+    raise FeatureTypeError(
+        f"{_shorten_repr(item)} is {what}; expected {dtype}. Convert it to a number first", feature=path
+    )
 
 
 def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
@@ -350,7 +362,10 @@ def _raise_inexact(path: str, expected: str, given: Any, stored: Any, advice: st
     """
     given = given.item() if isinstance(given, np.generic) else given
     raise FeatureValueError(
-        f"{path}: expected {expected}, got {_shorten_repr(given)}{at}, which would be stored as {stored}. {advice}"
+        expected=str(expected),
+        got=f"{_shorten_repr(given)}{at}, which would be stored as {stored}",
+        advice=str(advice),
+        feature=path,
     )
 
 
@@ -370,7 +385,7 @@ def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[A
         low = minimum is not None and bool(np.any(array < minimum))
         if low or (maximum is not None and bool(np.any(array > maximum))):
             wrong = array.min() if low else array.max()
-            raise FeatureValueError(f"{path}: {wrong} is outside the feature's bounds [{minimum}, {maximum}]")
+            raise FeatureValueError(f"{wrong} is outside the feature's bounds [{minimum}, {maximum}]", feature=path)
 
     return check
 
@@ -403,7 +418,7 @@ def number_codec(
         parse_text: whether texts are parsed as numbers, and floats for integers truncated.
     """
     if dtype.kind not in "biuf":
-        raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
+        raise FeatureValueError(f"{dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'", feature=path)
     make = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
     make_many = _items_array_maker(dtype, shape, path, allow_rounding=allow_rounding)
     check = bounds_checker(minimum, maximum, path)
@@ -462,7 +477,9 @@ def _parse_text_before(
         try:
             value = parse(value)
         except (ValueError, OverflowError) as error:
-            raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be parsed as {dtype}: {error}") from error
+            raise FeatureValueError(
+                f"{_shorten_repr(value)} cannot be parsed as {dtype}: {error}", feature=path
+            ) from error
         return make(value)
 
     return make_parsed
@@ -541,7 +558,7 @@ def stored_list_converter(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[
         narrow = values.astype(dtype)
         differs = narrow != values
         if differs.any():
-            raise FeatureValueError(f"{path}: the record has {values[differs][0]}, which does not fit {dtype}")
+            raise FeatureValueError(f"the record has {values[differs][0]}, which does not fit {dtype}", feature=path)
         return narrow
 
     return convert_integers
@@ -568,7 +585,7 @@ def unpackers(
             return array.reshape(target)
         except ValueError:
             wanted = f"which do not have the shape {shape}" if shape else "expected one"
-            raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None
+            raise FeatureValueError(f"the record has {array.size} values, {wanted}", feature=path) from None
 
     def unpack(values: Any) -> Any:
         """Returns the array of the item in a list of values; for shape (), the only value."""
@@ -579,7 +596,7 @@ def unpackers(
         """Returns the items of the values of a list, an array of shape (n, *shape)."""
         if None in shape:
             raise FeatureValueError(
-                f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read"
+                f"items of the shape {shape} in a sequence cannot be distinguished when read", feature=path
             )
         array = to_array(values)
         return reshape(array, (None, *shape)) if array.size else array.reshape(0, *shape)

@@ -37,13 +37,13 @@ def to_bytes(value: Any, path: str) -> bytes:
         try:
             return value.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise FeatureValueError(f"{path}: the text is not valid Unicode: {error}") from error
+            raise FeatureValueError(f"the text is not valid Unicode: {error}", feature=path) from error
     if isinstance(value, np.ndarray) and value.ndim == 0:
         check_unmasked(value, path)
         return to_bytes(value.item(), path)
     if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format in "Bbc"):
         return bytes(value)
-    raise FeatureTypeError(f"{path}: {value!r} is {type(value).__name__}; expected str or bytes")
+    raise FeatureTypeError(f"{value!r} is {type(value).__name__}; expected str or bytes", feature=path)
 
 
 def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:
@@ -78,8 +78,10 @@ def to_str(data: bytes, path: str) -> str:
         for name in reversed(path.split("/")):
             decoders = f"{{{name!r}: {decoders}}}"
         raise FeatureValueError(
-            f"{path}: expected text in UTF-8, got {data!r:.60} ({error.reason} at byte {error.start}). Read this "
-            f"feature as bytes, decoders={decoders}, or all without text='str'"
+            expected="text in UTF-8",
+            got=f"{data!r:.60} ({error.reason} at byte {error.start})",
+            advice=f"Read this feature as bytes, decoders={decoders}, or all without text='str'",
+            feature=path,
         ) from None
 
 
@@ -99,7 +101,7 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
         try:
             array = value if isinstance(value, np.ndarray) else np.array(value, dtype=object)
         except ValueError as error:
-            raise FeatureValueError(f"{path}: the value has no shape: {error}") from error
+            raise FeatureValueError(f"the value has no shape: {error}", feature=path) from error
         check_shape(array.shape, shape, path)
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
@@ -133,7 +135,7 @@ def one_value_codec(
             FeatureValueError: the list has another number of values.
         """
         if len(values) != 1:
-            raise FeatureValueError(f"{path}: the record has {len(values)} values; expected one")
+            raise FeatureValueError(f"the record has {len(values)} values; expected one", feature=path)
         return unpack(values[0])
 
     return Codec(
@@ -226,7 +228,7 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
             array = np.frombuffer(array_bytes, little).reshape(target).astype(dtype)
         except ValueError:
             raise FeatureValueError(
-                f"{path}: {len(array_bytes)} bytes are not an array of {dtype} of the shape {shape}"
+                f"{len(array_bytes)} bytes are not an array of {dtype} of the shape {shape}", feature=path
             ) from None
         return array if shape else array[()]
 
@@ -260,11 +262,11 @@ def decompress(data: bytes, size: int | None, path: str) -> bytes:
     try:
         output = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
     except zlib.error as error:
-        raise FeatureValueError(f"{path}: the stored bytes cannot be decompressed: {error}") from error
+        raise FeatureValueError(f"the stored bytes cannot be decompressed: {error}", feature=path) from error
     if size is not None and len(output) > size:
-        raise FeatureValueError(f"{path}: the stored bytes decompress to more than the feature's {size} bytes")
+        raise FeatureValueError(f"the stored bytes decompress to more than the feature's {size} bytes", feature=path)
     if not inflater.eof:
-        raise FeatureValueError(f"{path}: the stored compressed bytes are incomplete")
+        raise FeatureValueError("the stored compressed bytes are incomplete", feature=path)
     return output
 
 

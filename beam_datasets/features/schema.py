@@ -188,8 +188,9 @@ def decode_text(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise FeatureValueError(
-            f"{name}: {data[:40]!r} is not text: {error}. Name the feature in binary= (--binary {name}) to have bytes, "
-            "or leave it out."
+            f"{data[:40]!r} is not text: {error}. Name the feature in binary= (--binary {name}) to have "
+            "bytes, or leave it out.",
+            feature=name,
         ) from None
 
 
@@ -206,5 +207,5 @@ def split_items(value: Any, name: str) -> Any:
         return value
     columns = {key: split_items(column, name) for key, column in value.items()}
     if len(set(map(len, columns.values()))) > 1:
-        raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
+        raise FeatureValueError("the features of an item have different numbers of items", feature=name)
     return [dict(zip(columns, row)) for row in zip(*columns.values())]

@@ -140,13 +140,13 @@ class Sequence(FeatureConnector):
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
             value = _transpose(value, path)
         if isinstance(value, _NOT_ITEMS) or not hasattr(value, "__iter__"):
-            raise FeatureValueError(f"{path}: expected a sequence, got {type(value).__name__}: {value!r:.80}")
+            raise FeatureValueError(expected="a sequence", got=f"{type(value).__name__}: {value!r:.80}", feature=path)
         items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
         if isinstance(items, np.ndarray) and items.ndim == 0:
-            raise FeatureValueError(f"{path}: expected a sequence, got an array of shape ()")
+            raise FeatureValueError(expected="a sequence", got="an array of shape ()", feature=path)
         if self.length is not None and len(items) != self.length:
             raise FeatureValueError(
-                f"{path}: the sequence has {len(items)} items; the feature has length={self.length}"
+                f"the sequence has {len(items)} items; the feature has length={self.length}", feature=path
             )
         return items
 
@@ -199,7 +199,9 @@ class Sequence(FeatureConnector):
             """Returns the decoded sequence, after checking the number of its items."""
             value = decode(lists)
             if len(value) != length:
-                raise FeatureValueError(f"{name}: the record has {len(value)} items; the feature has length={length}")
+                raise FeatureValueError(
+                    f"the record has {len(value)} items; the feature has length={length}", feature=name
+                )
             return value
 
         return checked
@@ -276,10 +278,10 @@ def _transpose(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         for key, column in value.items()
     }
     if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):
-        raise FeatureTypeError(f"{path}: a dict in place of a sequence of dicts must have lists as values")
+        raise FeatureTypeError("a dict in place of a sequence of dicts must have lists as values", feature=path)
     counts = {key: len(column) for key, column in columns.items()}
     if len(set(counts.values())) > 1:
-        raise FeatureValueError(f"{path}: the lists of a sequence of dicts have different lengths: {counts}")
+        raise FeatureValueError(f"the lists of a sequence of dicts have different lengths: {counts}", feature=path)
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
@@ -364,10 +366,10 @@ class Dataset(Sequence):
             parts = {path: split(lists) for path, split in splitters}
             counts = {path: count for path, (count, _) in parts.items()}
             if len(set(counts.values())) > 1:
-                raise FeatureValueError(f"{name}: the features have different numbers of items: {counts}")
+                raise FeatureValueError(f"the features have different numbers of items: {counts}", feature=name)
             count = next(iter(counts.values()), 0)
             if length is not None and count != length:
-                raise FeatureValueError(f"{name}: the record has {count} items; the feature has length={length}")
+                raise FeatureValueError(f"the record has {count} items; the feature has length={length}", feature=name)
             cutters = [cut for _, cut in parts.values()]
 
             def item(index: int) -> Any:

@@ -439,8 +439,10 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_arrays(examples, pad, path)
     if isinstance(pad, Padding) and isinstance(pad.length, Mapping) and path in pad.length:
         raise FeatureValueError(
-            f"{path}: expected an array to pad to pad_length={pad.length[path]}, got {type(first).__name__}. Leave it "
-            "out of pad_length."
+            expected=f"an array to pad to pad_length={pad.length[path]}",
+            got=type(first).__name__,
+            advice="Leave it out of pad_length.",
+            feature=path,
         )
     if isinstance(first, (np.generic, bool, int, float)):
         return _stack_numbers(examples)

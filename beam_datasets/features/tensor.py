@@ -156,8 +156,9 @@ class Tensor(Leaf):
             return self._build_dynamic().rows_encoder(name, rank)
         if None in self.shape and 0 in self.shape:
             raise FeatureValueError(
-                f"{name}: {self!r} could be written but not read, as the None cannot be inferred from no values. "
-                "Say the length in the shape, or leave the feature out"
+                f"{self!r} could be written but not read, as the None cannot be inferred from no values. Say "
+                "the length in the shape, or leave the feature out",
+                feature=name,
             )
         return super().rows_encoder(name, rank)
 
@@ -233,7 +234,9 @@ class DynamicTensor(Wrapped):
         """
         tensor = self.tensor
         if tensor.encoding is Encoding.NONE:
-            raise FeatureValueError(f"{path}: a Tensor with several unknown lengths needs encoding='zlib' or 'bytes'")
+            raise FeatureValueError(
+                "a Tensor with several unknown lengths needs encoding='zlib' or 'bytes'", feature=path
+            )
         make = array_maker(tensor.dtype, tensor.shape, path, allow_rounding=tensor.allow_rounding)
         codec = tensor.codec(path)
 
@@ -261,7 +264,9 @@ class DynamicTensor(Wrapped):
                 return None
             shape = tuple(stored["shape"].tolist())
             if not shape_fits(shape, tensor.shape) or min(shape) < 0:
-                raise FeatureValueError(f"{path}: the record has the shape {shape}; the feature has {tensor.shape}")
+                raise FeatureValueError(
+                    f"the record has the shape {shape}; the feature has {tensor.shape}", feature=path
+                )
             return raw.array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
 
         return from_inner

@@ -96,14 +96,16 @@ class TranslationVariableLanguages(Wrapped):
         def to_pairs(value: Any) -> list[dict[str, Any]]:
             """Returns the sorted list of {'language': ..., 'translation': ...} of a dict of translations."""
             if not isinstance(value, dict):
-                raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
+                raise FeatureTypeError(
+                    f"{type(value).__name__} is not a dict from languages to translations", feature=path
+                )
             unknown = [language for language in value if codes is not None and language not in codes]
             if unknown:
-                raise FeatureValueError(f"{path}: expected languages of {self.languages}, got {unknown}")
+                raise FeatureValueError(expected=f"languages of {self.languages}", got=str(unknown), feature=path)
             pairs = []
             for language, texts in value.items():
                 if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
-                    raise FeatureTypeError(f"{path}: expected texts, got {type(texts).__name__}: {texts!r:.80}")
+                    raise FeatureTypeError(expected="texts", got=f"{type(texts).__name__}: {texts!r:.80}", feature=path)
                 text_list = [texts] if isinstance(texts, (str, bytes)) else texts
                 pairs += [(to_bytes(language, path), to_bytes(text, path)) for text in text_list]
             return [{"language": language, "translation": text} for language, text in sorted(pairs)]

@@ -179,7 +179,7 @@ def _flatten_items(rows: Any, rank: int, path: str) -> list[Any]:
     columns = [_flatten_items(column, rank, path) for column in rows.values()]
     if len(set(map(len, columns))) > 1:
         counts = dict(zip(rows, map(len, columns)))
-        raise FeatureValueError(f"{path}: the record has different numbers of items: {counts}")
+        raise FeatureValueError(f"the record has different numbers of items: {counts}", feature=path)
     return [dict(zip(rows, values)) for values in zip(*columns)]
 
 

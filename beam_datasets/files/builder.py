@@ -380,7 +380,6 @@ MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
 SEARCHED_BYTES = 1 << 30
 """The greatest size of files that are read again to find the places of two rows with one key."""
-_SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
 MAX_FOUND_SPLITS = 100
 LIKELY_MISTAKE = 0.75  # similarity of a name that no row has and of one that rows have; see `nearest_name`
 
@@ -545,9 +544,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         except DuplicateKeyError as error:
             if self._key is None:
                 raise
-            places = self.places_in(str(error))
+            places = self.find_rows(error)
             shown = "\n  ".join([" The rows:", *places]) if places else ""
-            raise DuplicateKeyError(
+            raise error.with_message(
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
             ) from None
 
@@ -618,12 +617,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 break
         return locations
 
-    def places_in(self, problem: str) -> list[str]:
-        """Returns the places of the rows of a DuplicateKeyError, at most two; none if reading the files takes long."""
-        sort_key = _SORT_KEY.search(problem)
-        if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
+    def find_rows(self, error: DuplicateKeyError) -> list[str]:
+        """Returns where the rows with the key of an error are, at most two; none if reading the files takes long."""
+        wanted = error.sort_key
+        if wanted is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []
-        wanted = bytes.fromhex(sort_key[1])
         return [location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
 
     def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:

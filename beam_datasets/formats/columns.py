@@ -148,7 +148,7 @@ class _DamagedFeatures:
         try:
             return None if span is None else parse_message("Feature", self._record[slice(*span)])
         except ExampleError as error:
-            raise FeatureValueError(f"{name}: {error}") from error
+            raise FeatureValueError(str(error), feature=name) from error
 
 
 def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
@@ -206,13 +206,13 @@ def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> 
     path, kind = name.decode(errors="replace"), None if feature is None else feature.WhichOneof("kind")
     if kind is None:
         if not group.is_optional:
-            raise FeatureValueError(f"{path}: the record does not have this feature, and it is not optional")
+            raise FeatureValueError("the record does not have this feature, and it is not optional", feature=path)
         return None
     if kind != f"{_KINDS_BY_NUMBER[group.kind]}_list":
-        raise FeatureValueError(f"{path}: expected a list of {_KINDS_BY_NUMBER[group.kind]}, found {kind}")
+        raise FeatureValueError(f"expected a list of {_KINDS_BY_NUMBER[group.kind]}, found {kind}", feature=path)
     if group.num_values >= 0 and len(values) != group.num_values:
         expected = "one" if group.num_values == 1 else str(group.num_values)
-        raise FeatureValueError(f"{path}: the record has {len(values)} values, expected {expected}")
+        raise FeatureValueError(f"the record has {len(values)} values, expected {expected}", feature=path)
     return values
 
 

@@ -107,9 +107,9 @@ class Index:
         if self._pending_keys_check is not None and self._keys is not None:
             crc, path = self._pending_keys_check
             if (got := crc32c(self._keys.data)) != crc:
-                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+                raise MetadataError(f"CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path)
             if problem := _find_keys_problem(self._keys, len(self), self._unsorted):
-                raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
+                raise MetadataError(f"{problem}. {_REPAIR_ADVICE}", path=path)
             self._pending_keys_check = None
         return self._keys
 
@@ -220,11 +220,13 @@ def _check_all_but_keys(view: memoryview, path: str) -> tuple[int, int, int]:
     n, size, flags, offsets_crc, keys_crc = _read_header(view, path)
     offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
     if (got := crc32c(offsets.data)) != offsets_crc:
-        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}")
+        raise MetadataError(
+            f"CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}", path=path
+        )
     if problem := _find_offsets_problem(offsets):
-        raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
+        raise MetadataError(f"{problem}. {_REPAIR_ADVICE}", path=path)
     if (end := int(offsets[-1])) != size:
-        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REPAIR_ADVICE}")
+        raise MetadataError(f"the last offset is {end}, but the shard's size is {size}. {_REPAIR_ADVICE}", path=path)
     return n, flags, keys_crc
 
 
@@ -249,9 +251,9 @@ def _read_header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
             "Upgrade beam_datasets, or delete the index to have the shard scanned instead"
         )
     if (got := crc32c(view[:36])) != crc:
-        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+        raise MetadataError(f"CRC of the header is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path)
     if flags not in _VALID_FLAGS:
-        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_VALID_FLAGS} are known. {_REPAIR_ADVICE}")
+        raise MetadataError(f"the flags are {flags:#x}, but {_VALID_FLAGS} are known. {_REPAIR_ADVICE}", path=path)
     expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)
     if len(view) != expected:
         raise MetadataError(

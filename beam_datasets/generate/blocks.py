@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
-from beam_datasets.errors import FeatureValueError, InvalidKeyError, StorageError
+from beam_datasets.errors import BeamDatasetsError, FeatureValueError, InvalidKeyError, StorageError
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.histogram import Histogram, count_keys
@@ -625,3 +625,5 @@ def _tell_where(error: Exception, split: str, key: Any) -> None:
     """Puts "split 'train', key 'a': " in front of an encoding error's message, in place, if it is a text."""
     if error.args and isinstance(error.args[0], str):
         error.args = (f"split {split!r}, key {key!r}: {error.args[0]}", *error.args[1:])
+    if isinstance(error, BeamDatasetsError):
+        error.split, error.key = split, key

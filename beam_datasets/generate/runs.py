@@ -220,9 +220,6 @@ class Holder(NamedTuple):
     decision: Decision | None
 
 
-RAISE_VERSION = "raise the version to publish again (VERSION of the class, or --version)."
-
-
 def utc(seconds: float) -> str:
     """Returns a time, in seconds since the epoch, for messages."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
@@ -235,7 +232,8 @@ def already_published(name: str, target: str) -> AlreadyPublishedError:
         report = json.loads(storage.read_bytes(storage.join(target, RUN_FILE)))
         by = f", by run {report['job']}, which started {utc(report['started'])}"
     return AlreadyPublishedError(
-        f"{name} is already published in {target}{by}. A published version never changes: {RAISE_VERSION}"
+        f"{name} is already published in {target}{by}. A published version never changes",
+        advice="Raise the version to publish again (VERSION of the class, or --version).",
     )
 
 

@@ -183,12 +183,16 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     one, other = (merge.record(int(merge.order[rank])) for rank in (second - 1, second))
     key = merge.keys[merge.order[second]]
     number = int(key[0]) << 64 | int(key[1])
-    name = str(number - (1 << 127)) if destination.ordered else f"its hash is {number:032x}"
+    integer = number - (1 << 127) if destination.ordered else None
+    name = f"its hash is {number:032x}" if integer is None else str(integer)
     more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
     raise DuplicateKeyError(
         f"{group.text}: two examples have the same key ({name}){more}. Keys decide the order and "
         f"must be unique; make them so, or keep one of each by --ignore_duplicates. The two examples:"
-        f"\n  {show(one)}\n  {show(other)}"
+        f"\n  {show(one)}\n  {show(other)}",
+        split=group.split,
+        key=integer,
+        sort_key=number.to_bytes(16, "big") if integer is None else None,
     )
 
 

@@ -35,7 +35,6 @@ from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import Progress, watch
-from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
 from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
@@ -584,8 +583,8 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
     try:
         return _publish(plan, progress)
     except AlreadyPublishedError as error:
-        again = "another run published it meanwhile, so run this again, to append to that version."
-        raise AlreadyPublishedError(str(error).replace(RAISE_VERSION, again)) from None
+        advice = "Another run published it meanwhile, so run this again, to append to that version."
+        raise AlreadyPublishedError(error.problem, advice=advice) from None
 
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
@@ -752,7 +751,7 @@ def build_sources(
         try:
             yield parent.dataset_dir, new_sources, notes
         except DuplicateKeyError as error:
-            places = [location for one in built for location in getattr(one, "places_in", lambda _: ())(str(error))]
+            places = [location for one in built for location in getattr(one, "find_rows", lambda _: ())(error)]
             raise _add_details(error, built, *(f"the new one is in {location}" for location in places)) from None
 
 
@@ -763,8 +762,8 @@ def _is_builder(new: Any) -> bool:
 
 def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
     """Returns the error with its original key, if a builder knows it, and more lines added to the message."""
-    keys = [key for one in builders for key in one.keys_in(f"{error}")]
-    return DuplicateKeyError("\n  ".join([f"{error}", *keys[:1], *lines]))
+    error = next((known for one in builders if (known := one.with_key(error)) is not error), error)
+    return error.with_message("\n  ".join([f"{error}", *lines]))
 
 
 def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
@@ -802,7 +801,7 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
         if not hasattr(builder, "one_by_one"):
             raise _add_details(error, [builder]) from None
         if on_duplicate == "error":
-            raise DuplicateKeyError(
+            raise error.with_message(
                 f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "
                 "appends the files one after the other."
             ) from None

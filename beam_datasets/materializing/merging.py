@@ -305,14 +305,17 @@ class KeyRanges:
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
             shown.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
-        key = high << 64 | low
+        number = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
-        text = f"the key {key - (1 << 127)}" if ordered else f"the same key (its hash is {key:032x})"
+        key = number - (1 << 127) if ordered else None
+        text = f"the same key (its hash is {number:032x})" if key is None else f"the key {key}"
         equal = "" if more else ", skip records that are equal (skip_identical)"
         return DuplicateKeyError(
             f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first "
             f"(--on_duplicate keep_old) or the last (replace){equal}, or give the new example another key. "
-            "The two examples:" + "".join(f"\n  {example}" for _, example in shown)
+            "The two examples:" + "".join(f"\n  {example}" for _, example in shown),
+            key=key,
+            sort_key=number.to_bytes(16, "big") if key is None else None,
         )
 
 

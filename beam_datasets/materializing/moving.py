@@ -99,13 +99,17 @@ def duplicate_key_error(
         return DuplicateKeyError(
             f"{other.source} has the key {duplicate.key!r} in two splits, {duplicate.other_split!r} and "
             f"{duplicate.split!r}. Nothing was published. Correct a row, or give it another "
-            f"key.{shown and f' The rows:{shown}'}"
+            f"key.{shown and f' The rows:{shown}'}",
+            split=duplicate.split,
+            key=duplicate.key,
         )
     return DuplicateKeyError(
         f"{other.source} has the key {duplicate.key!r} in split {duplicate.other_split!r}, and "
         f"{duplicate.run.source} in split {duplicate.split!r}: what decides the split was changed. "
         "Nothing was published. Keep the first (--on_duplicate keep_old), move it to the split of the last (replace), "
-        "or give the new example another key."
+        "or give the new example another key.",
+        split=duplicate.split,
+        key=duplicate.key,
     )
 
 

@@ -300,7 +300,7 @@ class DatasetInfo(DatasetIdentity):
         try:
             info = cls._from_values(values, directory)
         except (MetadataError, ValueError) as error:
-            raise MetadataError(f"{path}: {error}") from error
+            raise MetadataError(str(error), path=path) from error
         written = info._values()
         names = sorted(written.keys() | values.keys())
         return info.replace(
@@ -507,7 +507,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     try:
         return dict(_parse_value(_INFO, content, ""))
     except MetadataError as error:
-        raise MetadataError(f"{path}: {error}") from None
+        raise MetadataError(str(error), path=path) from None
 
 
 def camel_case(name: str) -> str:
@@ -747,4 +747,4 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
                 f"supervised_keys is {keys!r}, but the dataset has no feature {name!r}; the features are "
                 f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}"
             )
-            raise (ValueError(text) if path is None else MetadataError(f"{path}: {text}")) from None
+            raise (ValueError(text) if path is None else MetadataError(text, path=path)) from None

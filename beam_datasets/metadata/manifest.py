@@ -238,8 +238,9 @@ class Lineage:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MetadataError(
-                f"{path}: field 'source' does not say where the dataset came from ({error}). Restore the file, or "
-                "use the version of beam_datasets that wrote it."
+                f"field 'source' does not say where the dataset came from ({error}). Restore the file, or "
+                "use the version of beam_datasets that wrote it.",
+                path=path,
             ) from error
 
 
@@ -386,12 +387,12 @@ class Manifest:
         try:
             manifest = cls._from_json(content)
         except MetadataError as error:
-            raise MetadataError(f"{path}: {error}") from None
+            raise MetadataError(str(error), path=path) from None
         stored, digest = content["digest"], _digest_of(text) or manifest.digest
         if stored != digest:
             raise MetadataError(
-                f"{path}: the digest is {digest}, stored is {stored}. "
-                "The file was changed after it was published; restore it."
+                f"the digest is {digest}, stored is {stored}. The file was changed after it was published; restore it.",
+                path=path,
             )
         manifest.__dict__["digest"] = stored  # checked; to write the text once more would take longer than to read it
         return manifest
@@ -517,9 +518,12 @@ class Inputs:
             known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
         ):
             raise InputError(
-                f"expected the options by which the published version was built, {self._options}, got "
-                f"{other._options}. Give the same ones, or examples are doubled or move to another split; to change "
-                "them, build a new version of all files."
+                expected=f"the options by which the published version was built, {self._options}",
+                got=str(other._options),
+                advice=(
+                    "Give the same ones, or examples are doubled or move to another split; to change them, "
+                    "build a new version of all files."
+                ),
             )
 
     @property

@@ -294,8 +294,9 @@ class ReadOnlyBuilder:
         published = self.manifest.metadata.get(name) if self.manifest else None
         if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
             raise MetadataError(
-                f"{path}: its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. "
-                "It was changed after it was published; restore it."
+                f"its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. It was changed after it was "
+                "published; restore it.",
+                path=path,
             )
         return content
 

@@ -96,7 +96,7 @@ class FixedLen(_Checked):
         values = _read_list(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
-                raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
+                raise FeatureKeyError("the record has no such feature, and no default was given for it", feature=key)
             return self._default_array.copy() if self.shape else self._default_array[()]
         _check_count(key, "the record", len(values), self.shape)
         return np.asarray(values, self.dtype).reshape(self.shape)[()]
@@ -137,7 +137,7 @@ class FixedLenSequence(_Checked):
     def parse_steps(self, key: str, steps: Steps | None) -> NDArray[Any]:
         """Returns the values of all time steps, of shape (time, *shape)."""
         if steps is None and not self.allow_missing:
-            raise FeatureKeyError(f"{key}: the record has no such sequence, and allow_missing is False")
+            raise FeatureKeyError("the record has no such sequence, and allow_missing is False", feature=key)
         rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
             _check_count(key, f"time step {step}", len(row), self.shape)
@@ -315,7 +315,7 @@ def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
     try:
         return example.list_of_message(feature, _KINDS[dtype])
     except example.ExampleError as error:
-        raise FeatureValueError(f"{key}: {error}; its dtype was given as {dtype_name(dtype)}") from error
+        raise FeatureValueError(f"{error}; its dtype was given as {dtype_name(dtype)}", feature=key) from error
 
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
@@ -344,7 +344,8 @@ def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
     """
     if count != math.prod(shape):
         raise FeatureValueError(
-            f"{key}: {what} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?"
+            f"{what} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?",
+            feature=key,
         )
 
 

@@ -182,8 +182,10 @@ class LookupTensor(Tensor):
         if None in results:
             missing, first_entries = elements[results.index(None)], ", ".join(map(repr, list(self._entries)[:5]))
             raise FeatureValueError(
-                f"{self.key}: expected one of the {len(self._entries)} entries of the table ({first_entries} ...), got "
-                f"{missing!r}. Add it, or give `unknown`"
+                expected=f"one of the {len(self._entries)} entries of the table ({first_entries} ...)",
+                got=f"{missing!r}",
+                advice="Add it, or give `unknown`",
+                feature=self.key,
             )
         return np.array(results, self._dtype).reshape(np.shape(value))[()]
 
@@ -236,12 +238,12 @@ class SparseTensor(ItemHandler):
         if len(values) != len(indices):
             raise FeatureValueError(f"{name} has {len(indices)} values, but {self.keys[1]} has {len(values)}")
         if len(shape) != indices.shape[1]:
-            raise FeatureValueError(f"{name}: indices of {indices.shape[1]} dimensions, but shape {shape}")
+            raise FeatureValueError(f"indices of {indices.shape[1]} dimensions, but shape {shape}", feature=name)
         item = SparseTensorValue(indices, values, np.array(shape, np.int64))
         try:
             return item.to_dense(self.default_value) if self.densify else item
         except FeatureValueError as error:
-            raise FeatureValueError(f"{name}: {error}") from None
+            raise FeatureValueError(str(error), feature=name) from None
 
 
 @dataclass(eq=False)
@@ -279,7 +281,7 @@ class Image(ItemHandler):
         is_raw = any(name in (b"raw", b"RAW") for name in flat(keys_to_tensors[format_key]))
         files = flat(keys_to_tensors[key]).tolist()
         if not self.repeated and len(files) != 1:
-            raise FeatureValueError(f"{key}: {len(files)} images, not one; is the item `repeated`?")
+            raise FeatureValueError(f"{len(files)} images, not one; is the item `repeated`?", feature=key)
         images = map(self._raw if is_raw else self._pixels, files)
         shaped = [image if self.shape is None else _reshape(image, self.shape, key) for image in images]
         return shaped if self.repeated else shaped[0]
@@ -291,7 +293,9 @@ class Image(ItemHandler):
             FeatureValueError: the size in bytes is not a multiple of that of the dtype.
         """
         if len(data) % self.dtype.itemsize:
-            raise FeatureValueError(f"{self.keys[0]}: {len(data)} raw bytes are not whole numbers of {self.dtype}")
+            raise FeatureValueError(
+                f"{len(data)} raw bytes are not whole numbers of {self.dtype}", feature=self.keys[0]
+            )
         return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
 
     def _pixels(self, data: bytes) -> NDArray[Any]:
@@ -303,11 +307,11 @@ class Image(ItemHandler):
         try:
             pixels = image_codec.decoder(self.channels, np.dtype(np.uint8))(data)
         except ValueError as error:
-            raise FeatureValueError(f"{self.keys[0]}: {error}") from error
+            raise FeatureValueError(str(error), feature=self.keys[0]) from error
         num_channels = pixels.shape[-1]
         if self.channels not in (0, num_channels):
             raise FeatureValueError(
-                f"{self.keys[0]}: the image has {num_channels} channels and cannot have {self.channels}"
+                f"the image has {num_channels} channels and cannot have {self.channels}", feature=self.keys[0]
             )
         return pixels.astype(self.dtype, copy=False)
 
@@ -354,7 +358,7 @@ def _reshape(value: Any, shape: Sequence[int], key: str) -> Any:
         return flat(value).reshape(tuple(shape))[()]
     except ValueError:
         raise FeatureValueError(
-            f"{key}: {flat(value).size} values of shape {np.shape(value)} do not have the shape {tuple(shape)}"
+            f"{flat(value).size} values of shape {np.shape(value)} do not have the shape {tuple(shape)}", feature=key
         ) from None
 
 
@@ -483,7 +487,7 @@ def _count_items(key: str, value: Any) -> NDArray[np.int64]:
         FeatureValueError: the value is not a `RaggedArray`.
     """
     if not isinstance(value, RaggedArray):
-        raise FeatureValueError(f"{key}: to count the boxes of each time step it must be a VarLen sequence")
+        raise FeatureValueError("to count the boxes of each time step it must be a VarLen sequence", feature=key)
     return value.row_lengths[0]
 
 

@@ -88,7 +88,7 @@ class Statistics:
                 raise MetadataError("statistics: the checksum does not match; they were changed after they were saved")
             return cls(content["dataset"], content["digest"], directory, content["slices"], tuple(content["unknown"]))
         except (KeyError, TypeError) as error:
-            raise MetadataError(f"expected statistics, got {error!r}") from None
+            raise MetadataError(expected="statistics", got=f"{error!r}") from None
 
 
 def _checksum(content: dict[str, Any]) -> str:

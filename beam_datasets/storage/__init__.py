@@ -162,9 +162,13 @@ def check_can_create(path: PathLike) -> None:
     scheme = paths.scheme(paths.normalize(path))
     if scheme != "file" and scheme not in _CREATING_STORES:
         raise StorageError(
-            f"{path}: expected a local path or an object store ({', '.join(sorted(_CREATING_STORES))}), got "
-            f"{scheme}://, from which datasets can be read only: two runs could publish one version there, because it "
-            "cannot create a file on the condition that there is none. Publish elsewhere and copy the directory."
+            expected=f"a local path or an object store ({', '.join(sorted(_CREATING_STORES))})",
+            got=(
+                f"{scheme}://, from which datasets can be read only: two runs could publish one version "
+                "there, because it cannot create a file on the condition that there is none"
+            ),
+            advice="Publish elsewhere and copy the directory.",
+            path=os.fspath(path),
         )
 
 
@@ -186,7 +190,7 @@ def create_copy(source: PathLike, target: PathLike) -> None:
 
     if not objects.copy(source, target, overwrite=False):
         if exists(target):
-            raise PathExistsError(f"{target}: exists already")
+            raise PathExistsError("exists already", path=target)
         copy(source, target)
 
 
@@ -356,7 +360,7 @@ def _check_local(path: PathLike, what: str) -> str:
         StorageError: the path is not local.
     """
     if paths.is_remote(path):
-        raise StorageError(f"{path}: only {what}")
+        raise StorageError(f"only {what}", path=os.fspath(path))
     return paths.normalize(path)
 
 

@@ -21,7 +21,7 @@ class GenericReader(Reader):
         with _file_system(path) as (fs, name):
             info = fs.info(name)
         if info["type"] == "directory":
-            raise StorageError(f"{path}: is a directory, not a file")
+            raise StorageError("is a directory, not a file", path=path)
         super().__init__(path, int(info["size"]), next((str(info[key]) for key in _TAGS if info.get(key)), None))
 
     def _read(self, start: int, stop: int) -> bytes:
@@ -73,8 +73,10 @@ def _refuse_writing(path: str, *_: object) -> NoReturn:
         StorageError: always.
     """
     raise StorageError(
-        f"{path}: expected a local path or an object store, got a file system that is used by fsspec, which is "
-        "for reading only. Write elsewhere and copy it."
+        expected="a local path or an object store",
+        got="a file system that is used by fsspec, which is for reading only",
+        advice="Write elsewhere and copy it.",
+        path=path,
     )
 
 
@@ -99,7 +101,7 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
         needed = "another package for fsspec" if error.name != "fsspec" else install_command("remote")
         raise MissingDependencyError(f"{path} needs {needed}: {error}") from error
     except FileNotFoundError as error:
-        raise PathNotFoundError(f"{path}: the file or directory does not exist") from (None if options else error)
+        raise PathNotFoundError("the file or directory does not exist", path=path) from (None if options else error)
     except (OSError, NotImplementedError, ValueError, TypeError) as error:
         kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
         reason = options.redact(str(error)) or type(error).__name__

@@ -449,13 +449,13 @@ def _as_storage_error(path: str, error: OSError) -> StorageError:
     """Returns the `StorageError` for an OSError, with the path in its message and the same `errno`."""
     if isinstance(error, StorageError):
         return error
-    storage_error = StorageError(f"{path}: {_reason(error)}")
+    storage_error = StorageError(_reason(error), path=path)
     if isinstance(error, FileNotFoundError):
-        storage_error = PathNotFoundError(f"{path}: the file or directory does not exist")
+        storage_error = PathNotFoundError("the file or directory does not exist", path=path)
     elif isinstance(error, FileExistsError):
-        storage_error = PathExistsError(f"{path}: exists already")
+        storage_error = PathExistsError("exists already", path=path)
     elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        storage_error = PathPermissionError(f"{path}: {_reason(error)}; this user ({os.geteuid()}) may not do this")
+        storage_error = PathPermissionError(f"{_reason(error)}; this user ({os.geteuid()}) may not do this", path=path)
     storage_error.errno = error.errno
     return storage_error
 

@@ -178,7 +178,7 @@ def list_dir(path: str) -> list[str]:
     listing = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
     names = [*listing["common_prefixes"], *(item["path"] for item in listing["objects"])]
     if not names and key:
-        raise PathNotFoundError(f"{path}: there is nothing below it")
+        raise PathNotFoundError("there is nothing below it", path=path)
     # Some tools put an empty object under the name of a "directory": it is not part of its content.
     return [name.rstrip("/").rpartition("/")[2] for name in names if name.strip("/") != key]
 
@@ -234,7 +234,7 @@ def copy(source: str, target: str, *, overwrite: bool) -> bool:
     try:
         _call_with_retries(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=overwrite))
     except PathExistsError:
-        raise PathExistsError(f"{target}: exists already") from None
+        raise PathExistsError("exists already", path=target) from None
     return True
 
 
@@ -244,7 +244,7 @@ def file_sizes(path: str) -> dict[str, int]:
     items, key = list(_list_below(path)), split_remote(path)[1]
     count_read(0, -(-len(items) // _LIST_SIZE) or 1)
     if not items:
-        raise PathNotFoundError(f"{path}: there is nothing below it")
+        raise PathNotFoundError("there is nothing below it", path=path)
     names = {item["path"].removeprefix(f"{key}/" if key else ""): item["size"] for item in items}
     return {name: size for name, size in names.items() if name}
 
@@ -318,7 +318,7 @@ def _resolve_store(path: str) -> tuple[Any, Any, str]:
         import obstore
     root, key = split_remote(path)
     if not key and _is_web(path):
-        raise StorageError(f"{path}: names a server, but no file on it")
+        raise StorageError("names a server, but no file on it", path=path)
     if scheme(root) != "memory" and _first_process() != os.getpid():
         return _FORKED, (url(root), options_of(root)), key
     return obstore, client(url(root), options_of(root)), key
@@ -405,7 +405,7 @@ def _check_names(options: Mapping[str, Any]) -> None:
 def _check_can_list(path: str) -> None:
     """Raises for a web server: few answer, and those that do not would be asked again and again."""
     if _is_web(path):
-        raise StorageError(f"{path}: the content of a directory cannot be asked of a web server; name a file")
+        raise StorageError("the content of a directory cannot be asked of a web server; name a file", path=path)
 
 
 def _is_web(path: str) -> bool:
@@ -485,19 +485,20 @@ def _translate_error(path: str, error: Exception, options: StoreOptions) -> Stor
     from obstore import exceptions
 
     if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):
-        return PathNotFoundError(f"{path}: the object does not exist")
+        return PathNotFoundError("the object does not exist", path=path)
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
-        return PathExistsError(f"{path}: exists already")
+        return PathExistsError("exists already", path=path)
     reason = _reason(error)
     if any(phrase in reason for phrase in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
         return PathPermissionError(
-            f"{path}: no credentials found, in storage_options, in the environment and from this machine's metadata "
-            f"server. Set {names}; for public data skip_signature=true in storage_options. ({reason:.300})"
+            "no credentials found, in storage_options, in the environment and from this machine's "
+            f"metadata server. Set {names}; for public data skip_signature=true in storage_options. ({reason:.300})",
+            path=path,
         )
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         whose = "in storage_options" if options else "in the environment"
-        return PathPermissionError(f"{path}: {reason}. Do the credentials {whose} allow it?")
+        return PathPermissionError(f"{reason}. Do the credentials {whose} allow it?", path=path)
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(f"{path}: {reason}")
 

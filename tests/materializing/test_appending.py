@@ -222,7 +222,7 @@ def test_of_two_appends_the_second_is_to_run_again(tmp_path):
     plan = planned(["more"], data_dir=tmp_path)
     made = bd.append("ds", "more", data_dir=tmp_path)
     with pytest.raises(
-        AlreadyPublishedError, match=r" UTC\. .* never changes: another run published it meanwhile, so run"
+        AlreadyPublishedError, match=r" UTC\. .* never changes\. Another run published it meanwhile, so run"
     ) as error:
         appending.run_append(plan)
     assert str(error.value).startswith(f"ds:2.0.0 is already published in {made}, by run ")

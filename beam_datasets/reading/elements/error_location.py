@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import CorruptRecordError, FeatureError, FeatureValueError
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import compile_decoder, select_decoded
 from beam_datasets.features.features_dict import FeaturesDict
@@ -105,6 +105,8 @@ def _add_location(error: Exception, location: Location) -> None:
     instructions = source.instructions
     shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
     error.args = (f"{str(error).removesuffix('.')}. It is in {describe_location(shard, record)}",)
+    if isinstance(error, BeamDatasetsError):
+        error.path, error.offset, error.record = shard.path, find_offset(shard, record), record
 
 
 def _type_and_text(error: Exception) -> tuple[type[Exception], str]:
@@ -117,12 +119,18 @@ def describe_location(shard: Shard, record: int) -> str:
 
     The byte is missing if the shard has no index and is remote or damaged.
     """
+    offset = find_offset(shard, record)
+    byte = "" if offset is None else f", byte {offset}"
+    return f"{shard.path}{byte} (record {record})"
+
+
+def find_offset(shard: Shard, record: int) -> int | None:
+    """Returns the first byte of a record; None if the shard has no index and is remote or damaged."""
     offsets = shard.known_offsets
     if offsets is None and shard.reader.descriptor is not None:  # a remote shard would be fetched to its end
         with contextlib.suppress(CorruptRecordError):
             offsets = shard.offsets
-    byte = "" if offsets is None else f", byte {offsets[record]}"
-    return f"{shard.path}{byte} (record {record})"
+    return None if offsets is None else int(offsets[record])
 
 
 @dataclass(frozen=True)

@@ -203,8 +203,10 @@ class Packed(Grouping):
             length = _length_of(value, name)
             if length > limit and self.overlong == "error":
                 raise FeatureValueError(
-                    f"{name}: expected at most {limit} items, got {length}. Give pack(..., overlong='truncate') or "
-                    "'drop', or divide the example in map()."
+                    expected=f"at most {limit} items",
+                    got=str(length),
+                    advice="Give pack(..., overlong='truncate') or 'drop', or divide the example in map().",
+                    feature=name,
                 )
             lengths.append(min(length, limit) if self.overlong == "truncate" else length)
         return lengths
@@ -221,11 +223,13 @@ class Packed(Grouping):
         packed: dict[str, Any] = {}
         for name, limit in self.lengths.items():
             if any(isinstance(value[name], RaggedArray) for value in values):
-                raise FeatureValueError(f"{name}: sequences of sequences cannot be packed; flatten them in map().")
+                raise FeatureValueError("sequences of sequences cannot be packed; flatten them in map().", feature=name)
             parts = [np.asarray(value[name])[:limit] for value in values]
             shapes = {part.shape[1:] for part in parts}
             if len(shapes) > 1:
-                raise FeatureValueError(f"{name}: items of the shapes {sorted(shapes)} cannot be packed together.")
+                raise FeatureValueError(
+                    f"items of the shapes {sorted(shapes)} cannot be packed together.", feature=name
+                )
             dtype = np.result_type(*{part.dtype for part in parts})
             array = np.full((limit, *parts[0].shape[1:]), b"" if dtype.hasobject else 0, dtype)
             segment_ids, positions = np.zeros(limit, np.int32), np.zeros(limit, np.int32)
@@ -286,7 +290,7 @@ class Chunked(Dividing):
             return
         for name in self.names:
             if isinstance(value[name], RaggedArray):
-                raise FeatureValueError(f"{name}: sequences of sequences have no chunks; flatten them in map().")
+                raise FeatureValueError("sequences of sequences have no chunks; flatten them in map().", feature=name)
         for start in range(0, length - self.overlap, self.max_length - self.overlap):
             yield {**value, **{name: value[name][start : start + self.max_length] for name in self.names}}
 
@@ -303,6 +307,7 @@ def _length_of(value: Any, name: str) -> int:
         return len(value[name])
     except (TypeError, KeyError, IndexError) as error:
         raise FeatureValueError(
-            f"{name}: expected a feature with a length in each example, got {type(value).__name__}"
-            f"{f' with {sorted(value)}' if isinstance(value, Mapping) else ''}."
+            expected="a feature with a length in each example",
+            got=f"{type(value).__name__}{(f' with {sorted(value)}' if isinstance(value, Mapping) else '')}.",
+            feature=name,
         ) from error

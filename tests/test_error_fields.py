@@ -1,0 +1,144 @@
+"""The facts of errors are attributes: nobody has to parse a message, in this process or after a worker's."""
+
+import pickle
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import errors, features
+from beam_datasets.beam.failures import reason, tell_facts
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, FeatureValueError, InputError, PathNotFoundError
+from beam_datasets.files.csv import Csv
+from beam_datasets.metadata.keys import hash_key
+
+from .published import build, publish_dataset
+
+TREE = features.FeaturesDict({"box": {"n": np.int64}, "text": features.Text()})
+SHARD = "ds-train.tfrecord-00002-of-00004"
+
+
+def facts(error: BaseException) -> dict[str, object]:
+    """Returns the facts that an error has, without its problem."""
+    names = ("path", "line", "offset", "record", "feature", "split", "key", "expected", "got", "advice")
+    values = {name: getattr(error, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InputError("no rows", path="a.csv", line=3), "a.csv, line 3: no rows"),
+        (InputError("no rows", path="a.csv", offset=0), "a.csv, byte 0: no rows"),
+        (FeatureValueError("too long", feature="a/b"), "a/b: too long"),
+        (FeatureValueError("too long", feature=""), "too long"),
+        (InputError(expected="one", got="two", path="a", advice="Give one."), "a: expected one, got two. Give one."),
+        (BeamDatasetsError(), ""),
+        (PathNotFoundError("is gone", path="http://me:secret@host/x"), "http://***@host/x: is gone"),
+    ],
+)
+def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message: str) -> None:
+    assert str(error) == message
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), str(copied), facts(copied)) == (type(error), message, facts(error))
+    renamed = error.with_message("other")
+    assert (type(renamed), str(renamed), facts(renamed)) == (type(error), "other", facts(error))
+    assert str(error) == message
+
+
+def test_every_error_class_takes_the_facts() -> None:
+    own_arguments = (errors.CorruptRecordError, DuplicateKeyError)
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, BeamDatasetsError)]
+    for kind in set(classes) - set(own_arguments):
+        error = kind(expected="one", got="two", path="a", line=1)
+        assert str(error) == "a, line 1: expected one, got two", kind
+        assert facts(pickle.loads(pickle.dumps(error))) == facts(error), kind
+
+
+def test_an_example_that_does_not_fit() -> None:
+    with pytest.raises(errors.FeatureOverflowError) as caught:
+        TREE.encode_example({"box": {"n": 2**80}, "text": ""})
+    assert facts(caught.value) == {"feature": "box/n"}
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_an_example_that_does_not_fit_in_a_build(tmp_path: Path, num_workers: int) -> None:
+    rows = [(key, {"box": {"n": key}, "text": "x" if key != 7 else 7.5}) for key in range(9)]
+    with pytest.raises(errors.FeatureTypeError, match=r"split 'train', key 7: text: ") as caught:
+        build(tmp_path, TREE, {"train": rows})
+    assert facts(caught.value) == {"feature": "text", "split": "train", "key": 7}
+
+
+def test_a_damaged_record(tmp_path: Path) -> None:
+    directory = publish_dataset(tmp_path)
+    path = directory / SHARD
+    content = bytearray(path.read_bytes())
+    content[len(content) // 15 * 3 + 20] ^= 1  # in record 3 of 15
+    path.write_bytes(content)
+    expected = {"path": str(path), "offset": len(content) // 15 * 3, "record": 3}
+    dataset = bd.load("ds", data_dir=tmp_path, split="train")
+    for read in (
+        lambda: list(dataset),
+        lambda: list(dataset.shuffle(seed=1)),
+        lambda: list(dataset.parallel(threads=2)),
+    ):
+        with pytest.raises(errors.CorruptRecordError) as caught:
+            read()
+        assert facts(caught.value) == expected
+
+
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_a_record_that_does_not_decode(tmp_path: Path, is_parallel: bool) -> None:
+    tree = features.FeaturesDict({"text": features.Text()})
+    directory = build(tmp_path, tree, {"train": [(key, {"text": b"\xff" if key == 3 else b"ok"}) for key in range(9)]})
+    dataset = bd.load("ds", data_dir=tmp_path, split="train", text="str")
+    with pytest.raises(FeatureValueError, match="It is in") as caught:
+        list(dataset.parallel(processes=2) if is_parallel else dataset)
+    error = caught.value
+    assert (error.feature, error.expected, error.path) == (
+        "text",
+        "text in UTF-8",
+        str(next(directory.glob("*-of-*1"))),
+    )
+    raw = list(bd.load("ds", data_dir=tmp_path, split="train"))
+    assert raw[error.record]["text"] == b"\xff"
+    assert error.offset == sum(len(record) + 16 for record in list(dataset.raw())[: error.record])
+
+
+def test_two_examples_with_one_key(tmp_path: Path) -> None:
+    rows = [(key, {"box": {"n": 1}, "text": str(key)}) for key in ("a", "b", "a")]
+    with pytest.raises(DuplicateKeyError) as caught:
+        build(tmp_path, TREE, {"train": rows})
+    assert (caught.value.split, caught.value.sort_key) == ("train", hash_key("train", "a"))
+
+
+def test_the_key_of_examples_from_an_engine() -> None:
+    """An engine passes the text of an error alone."""
+    sort_key = hash_key("train", "a")
+    error = DuplicateKeyError("two examples have the same key", split="train", key=7, sort_key=sort_key)
+    tell_facts(error)
+    try:
+        raise error.with_message(f"{error} [while running 'WriteExamples/Write']")
+    except DuplicateKeyError:
+        rebuilt = reason(RuntimeError(traceback.format_exc()))
+    assert (type(rebuilt), str(rebuilt)) == (DuplicateKeyError, "two examples have the same key")
+    assert facts(rebuilt) == {"split": "train", "key": 7}
+    assert vars(rebuilt)["sort_key"] == sort_key
+
+
+def test_rows_with_one_key_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,n\nx,1\ny,2\nx,3\n")
+    builder = Csv(splits={"train": str(tmp_path / "a.csv")}, key="id", data_dir=tmp_path / "data")
+    with pytest.raises(DuplicateKeyError, match=r"a\.csv, line 2(.|\n)*a\.csv, line 4") as caught:
+        builder.build(num_workers=1)
+    assert (caught.value.split, caught.value.sort_key) == ("train", hash_key("train", "x"))
+
+
+def test_a_published_version(tmp_path: Path) -> None:
+    build(tmp_path, TREE, {"train": [(1, {"box": {"n": 1}, "text": ""})]})
+    with pytest.raises(errors.AlreadyPublishedError) as caught:
+        build(tmp_path, TREE, {"train": [(1, {"box": {"n": 1}, "text": ""})]})
+    assert str(caught.value.advice).startswith("Raise the version")
+    assert str(caught.value).endswith(f"never changes. {caught.value.advice}")
