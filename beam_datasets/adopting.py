@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,6 +51,11 @@ from beam_datasets.reading.elements.error_location import Check, block_check, de
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.metadata.info import InfoArguments
+
 Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]
 Write = Callable[[str, bytes], None]
@@ -67,7 +72,7 @@ def adopt(
     split: str | None = None,
     data_dir: Path | None = None,
     decoders: Any = None,
-    **info: Any,
+    **info: Unpack[InfoArguments],
 ) -> ReadOnlyBuilder:
     """Makes a dataset of TFRecord files, and returns what reads it.
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -49,6 +49,11 @@ from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import note_if_missing
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.metadata.info import InfoArguments
 
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
@@ -88,7 +93,7 @@ class WriteDataset(beam.PTransform):
         shared_disk: bool = False,
         release_notes: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        **info: Any,
+        **info: Unpack[InfoArguments],
     ) -> None:
         """Declares what is written.
 

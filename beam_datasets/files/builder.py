@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,6 +80,11 @@ from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, several, share_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import FilesArguments
 
 Place = str | int | None
 """Position of a row for messages: a text, a line number, or None for the line at the byte offset that is its number."""
@@ -505,7 +510,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         infer_rows: int = INFER_ROWS,
         exif_orientation: str = "keep",
         frames: str = "error",
-        **common: Any,
+        **common: Unpack[FilesArguments],
     ) -> None:
         self._images = ImageOptions(exif_orientation, frames)
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)

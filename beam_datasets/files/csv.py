@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
@@ -30,6 +30,11 @@ from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for
 from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_limit
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import RowsArguments
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +76,7 @@ class Csv(RowsBuilder):
         columns: str | Sequence[str] | None = None,
         skip_header: bool = False,
         missing: Sequence[str] = ("",),
-        **common: Any,
+        **common: Unpack[RowsArguments],
     ) -> None:
         if delimiter == r"\t":  # a shell passes '\t' as two characters
             delimiter = "\t"

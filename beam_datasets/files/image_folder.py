@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.features import ClassLabel, FeaturesDict, Text
 from beam_datasets.files.builder import Bad, Item
@@ -20,6 +20,11 @@ from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
 from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import LabeledFolderArguments
 
 
 class ImageFolder(LabeledFolder):
@@ -44,7 +49,7 @@ class ImageFolder(LabeledFolder):
         channels: int = 3,
         exif_orientation: str = "keep",
         frames: str = "error",
-        **common: Any,
+        **common: Unpack[LabeledFolderArguments],
     ) -> None:
         self._images = ImageOptions(exif_orientation, frames)
         if image_dtype not in IMAGE_DTYPES:

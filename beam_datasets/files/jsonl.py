@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import Row, RowsBuilder
@@ -26,6 +26,11 @@ from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import RowsArguments
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +51,7 @@ class Jsonl(RowsBuilder):
 
     _may_add = True
 
-    def __init__(self, *, encoding: str = "utf-8", **common: Any) -> None:
+    def __init__(self, *, encoding: str = "utf-8", **common: Unpack[RowsArguments]) -> None:
         self._encoding = check_encoding(encoding, of_lines=True)
         super().__init__(**common)
 

@@ -6,12 +6,17 @@ import abc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import InputError
 from beam_datasets.files.builder import Assignment, Bad, FilesBuilder, Item, SplitBy, assigned, assignment, read_piece
 from beam_datasets.files.inputs import InputFile, find
 from beam_datasets.generate.units import SourceUnits
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import FilesArguments
 
 LabeledFile = tuple[str, InputFile]
 """(label, file); the label is '' if the file is not in the folder of a label."""
@@ -41,7 +46,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         splits: Mapping[str, str | Sequence[str]] | None = None,
         split_by: SplitBy | None = None,
         stratify: str | None = None,
-        **common: Any,
+        **common: Unpack[FilesArguments],
     ) -> None:
         self._files_root = root
         self._assign = assignment(splits or {}, root, split_by, stratify=stratify)

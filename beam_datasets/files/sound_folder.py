@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from beam_datasets.files.sounds import check_sound, completed
 from beam_datasets.intake.sound import checked, read_sound
 from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import LabeledFolderArguments
 
 
 class SoundFolder(LabeledFolder):
@@ -48,7 +53,7 @@ class SoundFolder(LabeledFolder):
         sample_rate: int | Literal["any"] | None = None,
         dtype: str | None = None,
         lazy_decode: bool = True,
-        **common: Any,
+        **common: Unpack[LabeledFolderArguments],
     ) -> None:
         if dtype not in (None, *INTEGERS, *FLOATS):
             raise ValueError(f"dtype: expected one of {', '.join((*INTEGERS, *FLOATS))}, got {dtype!r}")

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.fields import Field
 from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import RowsArguments
 
 BLANK = "blank lines left out"
 
@@ -25,7 +30,7 @@ class TextLines(RowsBuilder):
         common: see RowsBuilder.
     """
 
-    def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Any) -> None:
+    def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Unpack[RowsArguments]) -> None:
         self._encoding = check_encoding(encoding, of_lines=True)
         self._keep_blank = keep_blank
         super().__init__(**common)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.catalog import read_features
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, NoExamplesError
@@ -37,6 +37,11 @@ from beam_datasets.intake.examples import (
     regularity_checker,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from beam_datasets.files.arguments import RowsArguments
+
 
 class Tfrecord(RowsBuilder):
     """Examples of TFRecord files.
@@ -49,7 +54,7 @@ class Tfrecord(RowsBuilder):
     _may_add = True
     _values: dict[str, ObservedValues]
 
-    def __init__(self, *, features_json: str | None = None, **common: Any) -> None:
+    def __init__(self, *, features_json: str | None = None, **common: Unpack[RowsArguments]) -> None:
         self._features_path = features_json
         super().__init__(**common)
         if features_json and self._specs:

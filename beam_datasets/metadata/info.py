@@ -18,7 +18,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from beam_datasets.advice import advised_getattr
 from beam_datasets.arguments import boolean, is_unicode
@@ -97,6 +97,25 @@ class RedistributionInfo:
     license: str = ""
 
 
+class InfoArguments(TypedDict, total=False):
+    """Arguments of `DatasetInfo` besides the identity and the features, for functions that pass them on."""
+
+    description: str
+    supervised_keys: tuple[Any, ...] | None
+    disable_shuffling: bool
+    nondeterministic_order: bool
+    homepage: str
+    citation: str
+    metadata: MetadataDict | None
+    license: str | None
+    redistribution_info: Mapping[str, str] | None
+    split_dict: SplitDict | None
+    alternative_file_formats: Sequence[str]
+    download_size: int
+    is_blocked: str | None
+    extra: Mapping[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetInfo(DatasetIdentity):
     """Metadata of a dataset, with the attributes of its identity, which a given builder provides.
@@ -146,23 +165,19 @@ class DatasetInfo(DatasetIdentity):
 
     def __post_init__(self, builder: Any, redistribution_info: Any, split_dict: SplitDict | None) -> None:
         if builder is not None:
-            self._set(**vars(builder if isinstance(builder, DatasetIdentity) else self.from_builder(builder)))
+            self._set(vars(builder if isinstance(builder, DatasetIdentity) else self.from_builder(builder)))
         if split_dict is not None:
-            self._set(splits=split_dict)
+            self._set({"splits": split_dict})
         if self.features is not None:
             self._set_features()
         check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
         licence = _licence(self.license, redistribution_info)
         for flag in ("disable_shuffling", "nondeterministic_order"):
-            self._set(**{flag: boolean(flag, getattr(self, flag))})
+            self._set({flag: boolean(flag, getattr(self, flag))})
         self._check_texts(licence)
         _check_metadata(self.metadata)
-        self._set(
-            description=_dedent(self.description),
-            citation=_dedent(self.citation),
-            homepage=self.homepage or "",
-            license=_dedent(licence) or None,
-        )
+        texts = {"description": _dedent(self.description), "citation": _dedent(self.citation)}
+        self._set({**texts, "homepage": self.homepage or "", "license": _dedent(licence) or None})
 
     def _set_features(self) -> None:
         """Converts a dict of features to a feature tree, and checks the files with the labels of its features."""
@@ -170,7 +185,7 @@ class DatasetInfo(DatasetIdentity):
         from beam_datasets.features.features_dict import check_label_files
 
         features = dict(self.features) if isinstance(self.features, Mapping) else self.features
-        self._set(features=to_feature(features, "features"))
+        self._set({"features": to_feature(features, "features")})
         check_label_files(self.features)
 
     def _check_texts(self, licence: Any) -> None:
@@ -193,7 +208,7 @@ class DatasetInfo(DatasetIdentity):
             if value and not is_unicode(value):
                 raise ValueError(f"{shown}, with half of a surrogate pair, which UTF-8 cannot express.")
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, values: Mapping[str, Any]) -> None:
         """Sets fields of this frozen dataclass by their names."""
         for name, value in values.items():
             object.__setattr__(self, name, value)

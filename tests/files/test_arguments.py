@@ -1,0 +1,32 @@
+"""The types of arguments that are passed on name those of the base class, all of them and no others."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+from beam_datasets.files.arguments import FilesArguments, LabeledFolderArguments, RowsArguments
+from beam_datasets.files.builder import FilesBuilder, RowsBuilder
+from beam_datasets.files.labeled_folder import LabeledFolder
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, InfoArguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "builder"),
+    [(FilesArguments, FilesBuilder), (RowsArguments, RowsBuilder), (LabeledFolderArguments, LabeledFolder)],
+)
+def test_arguments_of_builders(arguments: Any, builder: type) -> None:
+    annotations = {}
+    for kind in builder.__mro__[: builder.__mro__.index(FilesBuilder) + 1]:
+        for name, parameter in inspect.signature(kind.__init__).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                annotations[name] = parameter.annotation
+    assert {name: hint.__forward_arg__ for name, hint in arguments.__annotations__.items()} == annotations
+
+
+def test_arguments_of_the_metadata() -> None:
+    identity = {field.name for field in dataclasses.fields(DatasetIdentity)}
+    fields = set(inspect.signature(DatasetInfo).parameters) - identity
+    written_by_the_library = {"builder", "features", "splits", "file_format"}
+    assert set(InfoArguments.__annotations__) == fields - written_by_the_library
