@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.test_layering import EXCEPTIONS, PACKAGE, imports, layer_of, sources
+from tests.imports import EXCEPTIONS, PACKAGE, imports, layer_of, sources
 
 PAGE = PACKAGE.parent / "docs" / "explanation" / "architecture.md"
 # Packages that nearly every other one imports would hide the structure.

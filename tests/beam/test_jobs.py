@@ -26,7 +26,7 @@ from tests.exporting.conftest import export as export_here
 from tests.published import flip, restore
 from tests.reading.conftest import write_dataset
 from tests.servers import portable_engine
-from tests.verifying import test_corruptions as corruptions
+from tests.verifying import corruptions
 
 ELSEWHERE = ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--environment_type=DOCKER"]
 

@@ -10,7 +10,7 @@ import pytest
 from beam_datasets.cli.printing import bytes_bar
 from tests.directories import contents
 from tests.published import flip
-from tests.verifying import test_corruptions as corruptions
+from tests.verifying import corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 REFUSAL = "only a good copy can restore it: give one by --from, or generate a new version"

@@ -16,6 +16,12 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 FILES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\x08\0\0\0\1\0\2\0\3\0\4\0"
+
+
+def label(*names):
+    """Returns the description of a class label in the metadata of Hugging Face's datasets."""
+    return {"names": list(names), "_type": "ClassLabel"}
 
 
 def table_of(columns, features=None):

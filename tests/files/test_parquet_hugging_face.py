@@ -8,15 +8,11 @@ import numpy as np
 import pytest
 
 from beam_datasets.files.fields import Field, parse_field, to_feature
-from tests.files.parquet_reads import FILES, Read, advised, table_of
+from tests.files.parquet_reads import FILES, WAV, Read, advised, label, table_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 PIL = pytest.importorskip("PIL.Image")
-
-
-def label(*names):
-    return {"names": list(names), "_type": "ClassLabel"}
 
 
 def test_names_of_labels(read):
@@ -102,9 +98,6 @@ def png():
 
 def a_file(content, path="x"):
     return {"bytes": content, "path": path}
-
-
-WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\x08\0\0\0\1\0\2\0\3\0\4\0"
 
 
 @pytest.mark.parametrize(

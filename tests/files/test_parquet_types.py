@@ -22,8 +22,7 @@ from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.parquet import rows
 from tests.exporting.conftest import export
 from tests.files.conftest import rows_of
-from tests.files.parquet_reads import FILES, Read, advised, table_of
-from tests.files.test_parquet_hugging_face import WAV, label
+from tests.files.parquet_reads import FILES, WAV, Read, advised, label, table_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -21,7 +21,7 @@ from beam_datasets.generate.repair import copy_file
 from beam_datasets.metadata.manifest import Manifest
 from tests.directories import contents
 from tests.published import publish_dataset, restore
-from tests.verifying import test_corruptions as corruptions
+from tests.verifying import corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 INDEX = f"{SHARD}.index"

@@ -18,7 +18,7 @@ from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
 from tests.directories import contents
 from tests.published import edit_json, restore
-from tests.verifying import test_corruptions as corruptions
+from tests.verifying import corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 SHORT = "ds-test.tfrecord-00001-of-00002"

@@ -22,7 +22,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.verifying import examine, scan
 from tests.directories import contents
 from tests.published import build, restore
-from tests.verifying import test_corruptions as corruptions
+from tests.verifying import corruptions
 
 
 def test_an_unreadable_index_is_read_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
