@@ -72,6 +72,7 @@ from beam_datasets.files.inputs import (
 from beam_datasets.files.numerals import PYTHON, Numerals
 from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
 from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
+from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.options import BuildOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.intake.streams import is_plain
@@ -103,10 +104,10 @@ SHOWN = 5  # bad rows that are shown as examples if they are left out; more if t
 MAX_REASONS = 20  # reasons in a piece that are counted separately; all further ones are counted as "other reasons"
 MAX_REASON = 120  # characters
 # Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
-_LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
+_LEFT_OUT = "left out"
 SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
 _RESTS = "files of which the rest cannot be read"
-_REASON = "left out because: "
+_REASON, _EXAMPLES = "left out because: ", "left out, such as: "
 log = logging.getLogger(__name__)
 
 
@@ -268,10 +269,11 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         if not skip_bad:
             raise InputError(f"{row}\n{SKIP_ADVICE}")
         reason = reason_of(row.problem)
-        reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
+        reason = reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"
+        reasons[reason] += 1
         count(_RESTS, row.is_rest)
         if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= SHOWN):
-            note(_EXAMPLES, str(row))
+            note(_EXAMPLES + reason, str(row))
     count(_LEFT_OUT, reasons.total())
     for reason, number in reasons.items():
         count(_REASON + reason, number)
@@ -350,28 +352,43 @@ def report(counters: Mapping[str, Any]) -> list[str]:
     file_counters = {
         name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
     }
-    examples = _examples_of_each_reason(file_counters.pop(_EXAMPLES, ()))
-    left_out = file_counters.pop(_LEFT_OUT, 0)
-    by_reason = {what: file_counters.pop(what) for what in list(file_counters) if what.startswith(_REASON)}
-    texts = [f"{what}: {number:,}" for what, number in sorted(file_counters.items())]
-    if left_out:
-        by_number = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
-        reasons = "".join(f"\n  {number:,}: {what.removeprefix(_REASON)}" for what, number in by_number)
-        shown = "".join(f"\n  {text}" for text in examples)
-        texts.append(f"left out: {left_out:,}{reasons}\nfor example:{shown}")
+    bad_rows = left_out(counters)
+    others = sorted(what for what in file_counters if not what.startswith(_LEFT_OUT))
+    texts = [f"{what}: {file_counters[what]:,}" for what in others]
+    if bad_rows:
+        reasons = "".join(f"\n  {each['number']:,}: {each['reason']}" for each in bad_rows)
+        shown = "".join(f"\n  {text}" for text in _examples(file_counters, bad_rows))
+        texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{shown}")
     return texts
 
 
-def _examples_of_each_reason(texts: Iterable[str]) -> list[str]:
-    """Returns one text of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN; sorted.
+def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns {'reason': text, 'number': of bad rows, 'example': one of them, with its place} of each reason, as JSON.
+
+    The reason of the most rows is first.
 
     Args:
-        texts: bad rows as text, with their places.
+        counters: see `report`.
     """
-    ordered = sorted(texts)
-    first_of = {reason_of(text): text for text in reversed(ordered)}
-    shown = sorted(first_of.values())[:MAX_REASONS]
-    return sorted([*shown, *[text for text in ordered if text not in shown][: max(0, SHOWN - len(shown))]])
+    prefix = f"files/{_REASON}"
+    by_reason = {name.removeprefix(prefix): number for name, number in counters.items() if name.startswith(prefix)}
+    by_number = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
+    return [
+        {"reason": reason, "number": number, "example": min(counters.get(f"files/{_EXAMPLES}{reason}", ("",)))}
+        for reason, number in by_number
+    ]
+
+
+def _examples(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns one bad row of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN.
+
+    Args:
+        file_counters: the counters of files, without the namespace `files/`.
+        bad_rows: the result of `left_out`.
+    """
+    shown = sorted({each["example"] for each in bad_rows})[:MAX_REASONS]
+    noted = {text for what, texts in file_counters.items() if what.startswith(_EXAMPLES) for text in texts}
+    return sorted([*shown, *sorted(noted.difference(shown))[: max(0, SHOWN - len(shown))]])
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:
@@ -426,17 +443,27 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         return options if options.counters else replace(options, counters=log_left_out)
 
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
-        """Generates and publishes the version and returns its directory.
+        """Generates and publishes the version and returns its directory; adds the rows left out to its run.json.
 
         Raises:
             NoExamplesError: there are none; the message contains the reasons why rows were left out.
         """
+        bad_rows: list[dict[str, Any]] = []
+
+        def keep(counters: Mapping[str, Any]) -> None:
+            """Keeps the counts of bad rows, and passes all counters on."""
+            bad_rows.extend(left_out(counters))
+            if options.counters:
+                options.counters(counters)
+
         try:
-            return super()._generate_version(options, overwrite=overwrite)
+            directory = super()._generate_version(replace(options, counters=keep), overwrite=overwrite)
         except NoExamplesError as error:
             if not (self._skip_bad and (reasons := self._reasons_of_first_rows())):
                 raise
             raise NoExamplesError(f"{error}\n{reasons}") from None
+        publishing.add_left_out(directory, bad_rows)
+        return directory
 
     def _reasons_of_first_rows(self) -> str:
         """Returns why the rows of the first units are left out; '' if none are, or if they cannot be read again."""

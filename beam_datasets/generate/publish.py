@@ -66,6 +66,7 @@ class Publication(Run):
         source: origin of a materialized dataset; None for a generated one.
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
         notes: remarks for readers, for run.json.
+        left_out: bad rows that builds of the sources left out, for run.json; see `add_left_out`.
         attempts: failed runs of which this one reuses what they had finished.
         shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
             none.
@@ -80,6 +81,7 @@ class Publication(Run):
     source: Mapping[str, Any] | None
     check_against: str | None = None
     notes: Sequence[str] = ()
+    left_out: Sequence[Mapping[str, Any]] = ()
     attempts: Sequence[units.Attempt] = ()
     shard_records: ShardRecords | None = None
     is_awaited: bool = False
@@ -740,8 +742,42 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
         "python": platform.python_version(),
         "machine": platform.platform(),
         **({"notes": list(publication.notes)} if publication.notes else {}),
+        **({"left_out": list(publication.left_out)} if publication.left_out else {}),
         **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
     }
+    return _format_report(report)
+
+
+def left_out_of(dataset_dir: str) -> list[dict[str, Any]]:
+    """Returns the rows left out of a version by its run.json; [] if it names none or cannot be read."""
+    try:
+        listed = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))["left_out"]
+    except (StorageError, ValueError, KeyError, TypeError):  # it is only a report
+        return []
+    return listed if isinstance(listed, list) else []
+
+
+def add_left_out(dataset_dir: str, bad_rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds the rows left out to the run.json of a published version; they are counted when the run has ended.
+
+    Logs a warning if the file cannot be written, because the version is published anyway.
+
+    Args:
+        dataset_dir: the directory of the version.
+        bad_rows: for each reason {'reason': text, 'number': of rows, 'example': one of them}; [] changes nothing.
+    """
+    if not bad_rows:
+        return
+    path = storage.join(dataset_dir, RUN_FILE)
+    try:
+        report = {**json.loads(storage.read_bytes(path)), "left_out": list(bad_rows)}
+        storage.write_bytes(path, _format_report(report))
+    except (StorageError, ValueError, TypeError) as error:
+        _log.warning("%s: the rows left out could not be added: %s", path, error)
+
+
+def _format_report(report: Mapping[str, Any]) -> bytes:
+    """Returns the content of run.json."""
     return json.dumps(report, indent=1, sort_keys=True).encode()
 
 

@@ -597,6 +597,8 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
         builder=_BUILDER,
         source=plan.lineage.to_json(),
     )
+    appended_dirs = [one for one in plan.sources if one != plan.parent_dir]
+    publication = replace(publication, left_out=[each for one in appended_dirs for each in publishing.left_out_of(one)])
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
     with publishing.staging(publication), watching, threads() as pool:

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+import beam_datasets as bd
+from beam_datasets import verify
 from beam_datasets.files import jsonl
 from beam_datasets.files.builder import reason_of, report
-from beam_datasets.files.csv import Dialect, rows
+from beam_datasets.files.csv import Csv, Dialect, rows
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, find
 from beam_datasets.files.jsonl import objects
 from tests.files.in_process import publish
@@ -81,6 +84,41 @@ def test_an_example_of_each_reason_is_shown(tmp_path):
         "  0.csv, line 3: column 'x': 'n/a' is not an integer",
         "  0.csv, line 4: column 'x': 'n/a' is not an integer",
     ]
+
+
+def left_out_of(directory, files):
+    """The rows left out by run.json, with the names of files instead of their paths."""
+    return json.loads(Path(directory, "run.json").read_text().replace(f"{files}/", "")).get("left_out")
+
+
+def test_run_json_has_the_rows_left_out(tmp_path):
+    files, options = tmp_path / "in", {"key": "id", "features": {"x": "int64"}, "data_dir": tmp_path}
+    files.mkdir()
+
+    def builder(**more):
+        return Csv(name="made", pattern=f"{files}/*.csv", **options, **more)
+
+    (files / "a.csv").write_text("id,x\na,1\nb,n/a\nc,3,4\nd,?\n")
+    made = builder(skip_bad=True).build(num_workers=1)
+    expected = [
+        {"reason": "column 'x': ... is not an integer", "number": 2, "example": "a.csv, line 3: column 'x': 'n/a' "
+         "is not an integer"},
+        {"reason": "... fields where the header has ...", "number": 1, "example": "a.csv, line 4: 3 fields where the "
+         "header has 2 ('c', '3', '4')"},
+    ]  # fmt: skip
+    assert left_out_of(made, files) == expected
+    assert verify(made).whole
+    (files / "b.csv").write_text("id,x\ne,\nf,x\ng,6\n")
+    appended = bd.append(made, builder(skip_bad=True))
+    assert [each["example"].partition(": ")[0] for each in left_out_of(appended, files)] == [
+        "b.csv, line 3",
+        "b.csv, line 2",
+    ]
+    (files / "a.csv").write_text("id,x\na,1\n")
+    (files / "b.csv").unlink()
+    assert left_out_of(builder(skip_bad=True).build(num_workers=1, overwrite=True), files) is None
+    (files / "a.csv").write_text("id,x\na,1\nb,n/a\nc,3,4\nd,?\n")
+    assert left_out_of(builder(skip_bad=True).build(num_workers=1, overwrite=True), files) == expected
 
 
 @pytest.mark.parametrize("kind", ["csv", *slow("jsonl", "text_lines")])
