@@ -33,8 +33,9 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.native import crc32c
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
+from beam_datasets.verifying.scan import OF_CONTENT
 
-_HARMLESS = ("extra", "leftover", "example", "value")
+_HARMLESS = ("extra", "leftover", *OF_CONTENT)
 """Kinds of findings that no file which is written can resolve."""
 _INDEX_HEADER_BYTES = 40  # with checksums of all that follows
 

@@ -391,6 +391,9 @@ REMEDIES: Mapping[str, str] = {
     "example": "features.json and the records are of different versions: restore the one that is wrong",
     "value": "it was published so, and --repair does not help: restore or leave it out in the source, and generate a "
     "new version",
+    "decoding": "it may have been published so or not, as the file is not the published one, or no checksum of it is "
+    "recorded: compare it with a copy; if that has it too, restore or leave it out in the source, and generate a new "
+    "version",
     "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
     "keys": f"only find() needs them; {_FROM_COPY}",
     "manifest": "copy it by hand from a good copy, and verify again: all files are compared with it",

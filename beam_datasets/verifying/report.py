@@ -214,6 +214,11 @@ class _Shard:
         columns = self.split.columns
         return None if columns is None else getattr(columns, column)[self.number]
 
+    @property
+    def _is_published(self) -> bool:
+        """Whether the file is proved to be the published one: by its checksum in the manifest."""
+        return self.facts.crc32c is not None and self.facts.crc32c == self._published("crc32c")
+
     def _lost(self, first: int = 0, stop: int | None = None) -> Lost | None:
         """Returns records [first, stop) of the file as examples of the split, without those that should not exist."""
         if self._num_examples is None:
@@ -255,6 +260,8 @@ class _Shard:
         if kind == "value" and (example := self._lost(damage.record, damage.record + 1)) is not None:
             key = "" if damage.key is None else f", sort key {damage.key.hex()}"
             message += f"; example {example.split}[{example.start}]{key}"
+        if kind == "value" and not self._is_published:
+            kind = "decoding"
         stop = None if damage.count is None else damage.record + damage.count
         lost = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
         return Finding(self._name, damage.offset, damage.record, kind, message, lost)

@@ -26,8 +26,8 @@ from beam_datasets.reading.records.shards import INDEX_SUFFIX
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""
 
-OF_CONTENT = ("example", "value")
-"""Kinds of damage of records whose checksums are right."""
+OF_CONTENT = ("example", "value", "decoding")
+"""Kinds of damage of records whose checksums are right; `decoding` only of findings."""
 
 _MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
 _MAX_DESCENTS = 100_000  # places in one index where keys begin again

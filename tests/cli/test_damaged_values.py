@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import struct
 import zlib
 
@@ -22,6 +23,16 @@ WAV = wav(np.arange(50, dtype=np.int16).tobytes())
 
 def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def with_checksums(data: bytes) -> bytes:
+    """Returns a TFRecord file with the checksums of its records computed anew."""
+    records, position = [], 0
+    while position < len(data):
+        (size,) = struct.unpack_from("<Q", data, position)
+        records.append(data[position + 12 : position + 12 + size])
+        position += size + 16
+    return b"".join(tfrecord.frame_all(records))
 
 
 def with_flip(data: bytes, place: int) -> bytes:
@@ -110,6 +121,33 @@ def test_verify(made, places, run, decode):
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
     content = json.loads(run("verify", made, "--json", *["--decode"] * decode)[1])
     assert {finding["kind"] for finding in content["findings"]} == {"value"}
+
+
+@pytest.mark.parametrize("change", ["replaced record", "damaged record", "no manifest"])
+def test_verify_does_not_blame_the_publisher_of_another_file(made, run, tmp_path, change):
+    """The advice on a damaged value agrees with the finding about its file; a copy restores what it can."""
+    shutil.copytree(made, tmp_path / "copy")
+    shard = next((tmp_path / "copy").glob("*.tfrecord-00000-of-00001"))
+    whole = shard.read_bytes()
+    if change == "replaced record":
+        data = whole.replace(JPEG[:-2], JPEG[:-3] + b"x")
+        assert data != whole
+        shard.write_bytes(with_checksums(data))
+    elif change == "damaged record":
+        shard.write_bytes(with_flip(whole, len(whole) - 6))
+    else:
+        (tmp_path / "copy" / "manifest.json").unlink()
+    code, out, _ = run("verify", tmp_path / "copy")
+    assert code == 1
+    assert "value: it was published so" not in out
+    assert "decoding: it may have been published so or not" in out
+    kinds = {finding["kind"] for finding in json.loads(run("verify", tmp_path / "copy", "--json")[1])["findings"]}
+    more = {"replaced record": {"replaced"}, "damaged record": {"record"}, "no manifest": {"manifest"}}[change]
+    assert kinds == {"decoding"} | more
+    if change != "no manifest":
+        code, out, _ = run("verify", tmp_path / "copy", "--repair", "--from", made)
+        assert (code, "value: it was published so" in out) == (1, True)
+        assert shard.read_bytes() == whole
 
 
 def test_head(made, places, run):
