@@ -7,16 +7,17 @@ import functools
 import inspect
 import itertools
 import linecache
+import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES
+from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES, COMMANDS, FORMATS, OPTIONS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,6 +117,56 @@ def instead_of(receiver: str, name: str) -> str:
     return _sentence(row, {receiver: call.receiver or receiver, **fields})
 
 
+def instead_of_command(name: str, args: Sequence[str]) -> str:
+    """Returns the sentence "Use ..." for a foreign command with its arguments; '' if the table lacks the command.
+
+    >>> instead_of_command("ls", ["--data_dir", "my data"])
+    "Use `beam-datasets list --data_dir 'my data'`."
+    """
+    row = rows_of(COMMANDS).get(name.replace("-", "_"))
+    if row is None:
+        return ""
+    positional = [arg for before, arg in zip(["", *args], args) if not arg.startswith("-") and before[:2] != "--"]
+    text = row.text.replace(
+        " {args}", "".join(f" {shlex.quote(arg)}" for arg in args).replace("{", "{{").replace("}", "}}")
+    )
+    return _sentence(row._replace(text=text), {"name": repr(positional[0])} if positional else {})
+
+
+def instead_of_option(command: str, option: str, value: str | None, known: Collection[str]) -> str:
+    """Returns the sentence "Use ..." for a foreign option; '' if the table has none that the command knows.
+
+    Args:
+        command: name of the command, such as "build".
+        option: the foreign option, such as "--sep".
+        value: its value; None if there is none.
+        known: the options of the command.
+
+    >>> instead_of_option("build", "--sep", ";", ["--delimiter"])
+    "Use `--delimiter ';'`."
+    """
+    name = option.lstrip("-")
+    for text, names in OPTIONS.items():
+        only, _, rest = text.partition(": `") if re.match(r"\w+: `", text) else ("", "", text.removeprefix("`"))
+        needed = re.match(r"--\w+", rest)
+        fits = only in ("", command) and (needed is None or needed[0] in known)
+        if fits and name in names.split(" | "):
+            row = Row((), (), f"`{rest}" if only or text.startswith("`") else text)
+            return _sentence(row, {} if value is None else {"value": repr(value)})
+    return ""
+
+
+def instead_of_format(use: str, name: str) -> str:
+    """Returns the sentence "Use ..." for a format of files, or a dataset, of other libraries; '' if there is none.
+
+    Args:
+        use: the key in `FORMATS` of what the format is for.
+        name: the foreign format or dataset.
+    """
+    row = rows_of(FORMATS[use]).get(name.lower().replace("-", "_"))
+    return "" if row is None else _sentence(row, {"name": repr(name)})
+
+
 def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError | None:
     """Returns the error for a foreign name that an object lacks; None if the table lacks the name, too."""
     sentence = instead_of(receiver, name)
@@ -151,11 +202,13 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
             without it, such calls raise Python's own error.
     """
     rows = rows_of(ARGUMENTS[function_name])
+    is_method = function_name.islower()  # otherwise the constructor of a class
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         """Returns the function with a check of its arguments."""
         signature = inspect.signature(function)
         names = tuple(name for name in signature.parameters if name != "self")
+        called_name = function.__name__ if is_method else function_name
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -169,15 +222,21 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
                     problem = str(error)
             if problem:
                 values = args[1:] if "self" in signature.parameters else args
-                fields = _argument_fields(function.__name__, dict(zip(names, values)) | kwargs, names)
+                fields = _argument_fields(called_name, dict(zip(names, values)) | kwargs, names)
                 if foreign:
                     fields |= {"argument": foreign, "value": fields[foreign]}
-                raise TypeError(f"{function.__name__}(): {problem}. {_sentence(rows[foreign], fields)}")
+                raise TypeError(f"{called_name}(): {problem}. {_sentence(rows[foreign], fields)}")
             return function(*args, **kwargs)
 
         return checked
 
     return decorate
+
+
+def names_foreign_constructor_arguments(cls: type[T]) -> type[T]:
+    """Class decorator: applies `names_foreign_arguments` to the constructor; the class's name is the key."""
+    cls.__init__ = names_foreign_arguments(cls.__name__)(cls.__init__)  # type: ignore[method-assign]
+    return cls
 
 
 _MIN_BUFFER_SIZE = 100  # smaller numbers are more often seeds
@@ -218,7 +277,8 @@ def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple
     call = _written_call(function_name)
     fields = {name: _abbreviate(value) for name, value in values.items()}
     fields |= {**dict(zip(names, call.positional)), **call.keywords}
-    return {"ds": call.receiver or "ds", **fields}
+    first = {"first": call.positional[0]} if call.positional else {}
+    return {"ds": call.receiver or "ds", **first, **fields}
 
 
 def _abbreviate(value: Any) -> str:
@@ -227,15 +287,19 @@ def _abbreviate(value: Any) -> str:
     return (name if name.isidentifier() else "function") if callable(value) else shown(value)
 
 
+_NOTHING = "nothing: "  # begins a text of what needs no replacement
+
+
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
-    """Returns "Use ..." from a row, with argument texts filled in; in shell commands only string literals, quoted."""
+    """Returns "Use ...", or "Leave it out: ...", from a row; shell commands get only string literals, quoted."""
     literals = {name: _string_literal(text) for name, text in fields.items()}
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")
     for number, part in enumerate(parts):  # shell commands take only strings, quoted for the shell
-        available = words if part.startswith("beam-datasets ") else fields
+        available = words if part.startswith(("beam-datasets ", "--")) else fields
         parts[number] = part.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
-    return f"Use {'`'.join(parts)}."
+    sentence = "`".join(parts)
+    return f"Leave it out: {sentence.removeprefix(_NOTHING)}." if sentence.startswith(_NOTHING) else f"Use {sentence}."
 
 
 def _string_literal(text: str) -> str | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
+from beam_datasets.advice import instead_of_format, names_foreign_arguments
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError, did_you_mean
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
@@ -313,6 +314,7 @@ def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
         return True
 
 
+@names_foreign_arguments("list_builders")
 def list_builders(data_dir: DataDir = None) -> list[str]:
     """Returns the names that `load` and `builder` accept: those of registered builders and of published datasets.
 
@@ -441,7 +443,8 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         return DatasetNotFoundError(f"{name} in {root} has no config {config!r}; published configs: {there}.{hint}")
     names = list_datasets(root)
     there = ", ".join(names) or "none"
-    advice = did_you_mean(name, names)
+    foreign = instead_of_format("load", name)
+    advice = did_you_mean(name, names) or (foreign and f" {foreign}")
     if config and storage.is_dir(storage.join(name, config)):
         advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
     if not storage.is_dir(root):

@@ -279,6 +279,9 @@ class MissingDependencyError(BeamDatasetsError, ImportError):
     """An optional package is needed; the message says what to install."""
 
 
+MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for "validation"
+
+
 def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns ` Did you mean 'x'?` for the nearest other of the known names, or nothing if none is near.
 
@@ -304,5 +307,6 @@ def nearest_name(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> 
     text, names = str(name), list(known)
     near = difflib.get_close_matches(text, names, cutoff=cutoff)
     near = near or [other for other in names if other.endswith(f"/{text}")]
+    near = near or [other for other in names if len(text) >= MIN_PREFIX and other.startswith(text)]
     near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
     return near[0] if near and near[0] != text else ""

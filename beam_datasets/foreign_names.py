@@ -6,7 +6,10 @@ pandas. Only names that do not exist here are in the tables. The text of a row c
 A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
 ` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
 name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are what the caller calls the object,
-`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument.
+`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one.
+
+`COMMANDS`, `OPTIONS` and `FORMATS` are for command lines. In a text, `{args}` are the arguments of the foreign command,
+`{name}` is the first of them that is no option.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ DATASET: Mapping[str, str] = {
     "citation | description | homepage | license | dataset_size | download_size | supervised_keys": _INFO,
     "size_in_bytes": "`bd.builder(name).info.dataset_size`",
     "download_checksums": "checksums.tsv beside the builder; `bd.builder(name).manifest` has those of the shards",
-    "split": "`repr({ds})`, which shows the slice",
+    "split": "`repr({ds})`, which shows the slice; `bd.load(..., split=['train[20%:]', 'train[:20%]'])` splits",
     "data": "`{ds}.to_arrow()`",
     "cache_files | filepaths | filenames | shards | urls": "`bd.builder(name).info.splits['train'].filepaths`",
     "num_shards | n_shards": "`bd.builder(name).info.splits['train'].num_shards`",
@@ -83,6 +86,43 @@ DATASET: Mapping[str, str] = {
     ),
     "with_transform(transform) | set_transform(transform) | random_map(transform)": "`{ds}.map({transform:function})`",
     "decode": "`{ds}` as it is: examples are decoded; " + _PARTIAL + "({{...}}))` decodes some features",
+    "iter_batches(batch_size) | iter_torch_batches(batch_size) | to_batched | get_batch(batch_size) | batches(batch_size)"
+    " | next_batch(batch_size) | as_batches": "`{ds}.batch({batch_size:32})`",
+    "map_batches(fn) | map_elements(fn) | map_rows(fn) | apply_batch(fn)": "`{ds}.batch(32).map({fn:function})`, or `{ds}.map({fn:function})` for single examples",
+    "foreach(fn) | for_each(fn)": "`for example in {ds}: {fn:function}(example)`",
+    "flatmap(fn) | flatMap(fn) | explode | unnest": "`{ds}.flat_map({fn:function})`",
+    "fold(fn)": "`functools.reduce({fn:function}, {ds}, 0)`",
+    "shuffled(seed) | random_shuffle(seed) | permute(seed) | randomize_block_order | randomize(seed) | shuffle_files(seed)"
+    " | global_shuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
+    "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader"
+    " | as_torch_dataset | to_iterable | to_torch_dataset": _TORCH_LOADER,
+    "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | dropna | fillna | isna"
+    " | replace | clean | impute | one_hot": _IN_MAP,
+    "min(column) | max(column) | mean(column) | std(column) | sum(column) | median(column) | nunique(column)"
+    " | histogram(column) | summary(column) | info_stats | profile": "`beam-datasets stats NAME`, or `{ds}.to_pandas()[{column:'label'}]`",
+    "repartition(num_blocks) | coalesce(num_blocks) | num_blocks | rechunk": "`bd.materialize(..., num_shards={num_blocks:8})`, which writes other shards",
+    "union(other) | extend(other) | cat(other) | chain(other) | merge(other)": "`bd.mix({{{ds}: len({ds}), {other}: len({other})}}, stop='all')`, or `bd.load(..., split='train+test')`",
+    "join(other)": "`{ds}.to_pandas().merge(...)`, or a builder that reads both datasets",
+    "is_empty | empty": "`len({ds}) == 0`",
+    "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name).info.dataset_size`",
+    "dataset_name": "`bd.builder(name).name`",
+    "metadata": "`bd.builder(name).info.metadata`",
+    "lookup(key) | get(key) | by_key(key) | get_by_key(key) | get_by_id(key) | fetch(key) | index(key)": "`{ds}.find({key})` for a key, or `{ds}[3]` for a position",
+    "iter_rows | iterate_rows | iter_examples | rows | examples | to_iterator | stream | streaming": "`for example in {ds}`",
+    "copy | clone | deepcopy | freeze | lazy | random_access": "`{ds}` as it is: it never changes, and its examples are read when they are asked for",
+    "batch_size | num_steps | n_batches | num_iterations": "`len({ds}.batch(32))` for the number of batches",
+    "balance(column) | oversample(column) | undersample(column) | weighted(column)": (
+        "`bd.materialize(..., where='label = 1')` for each class, and `bd.mix({{a: 0.5, b: 0.5}})` of them"
+    ),
+    "kfold(n) | k_fold(n) | cross_validation(n)": "`bd.load(..., split=[f'train[:{{i}}%]+train[{{i + 20}}%:]' for i in range(0, 100, 20)])` for 5 folds",
+    "split_by(column) | stratify(column) | partition(column) | partition_by(column)": (
+        "`bd.SplitByValue` in the builder, or `beam-datasets build csv --split_by`; `{ds}.filter(function)` selects"
+    ),
+    "filter_by(function) | filter_map(function) | find_all(function) | remove(function)": "`{ds}.filter({function:function})`",
+    "memory_map | to_memory | load_into_memory | preload": "`list({ds})`, or `{ds}.to_arrow()` for columns in memory",
+    "to_ray | to_dask | to_spark | to_beam | to_duckdb | to_lance | to_zarr | to_hdf5": "`{ds}.to_arrow()`, which these libraries read",
+    "peek | sample_one | example": "`{ds}[0]`",
+    "with_options_and_seed | with_seed(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "flatten_indices | to_iterable_dataset | to_iter_dataset | unlisted": "`{ds}` as it is; `iter({ds})` is an iterator",
     "cleanup_cache_files": "`beam-datasets gc DATA_DIR`, which removes what killed runs left",
     # ------------------------------------------------------------------------- Hugging Face datasets: files and tables
@@ -90,6 +130,7 @@ DATASET: Mapping[str, str] = {
     "to_jax | jax": "`{ds}.as_jax()`",
     "to_tf_dataset | to_tf | to_tensorflow | as_tf | as_tensorflow": "`{ds}.as_tf_dataset()`",
     "to_grain | as_data_source | to_map_dataset": "`{ds}.as_grain_source()`",
+    "to_grain_dataset | as_grain_dataset | as_grain": "`grain.MapDataset.source({ds}.as_grain_source())`",
     "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
     "as_dataframe": "`bd.as_dataframe({ds})`",
     "to_table | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
@@ -108,7 +149,7 @@ DATASET: Mapping[str, str] = {
     ),
     "targets | y": "`[e['label'] for e in {ds}]`",
     "next": "`next(iter({ds}))`",
-    "to(device) | cuda(device)": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
+    "to(device) | cuda(device) | to_device(device) | device": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
     "pin_memory | collate_fn | worker_init_fn | batch_sampler | persistent_workers": _TORCH_LOADER
     + ", whose argument it is",
     "split_by_node(rank, world_size)": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard({rank:0}, {world_size:2})`",
@@ -226,7 +267,12 @@ STREAM: Mapping[str, str] = {
 """The names for which a `Stream` has another text than a Dataset."""
 
 ITERATOR: Mapping[str, str] = {
-    "get_next": "`next({iterator})`",
+    "get_next | next | get | read | take_one": "`next({iterator})`",
+    "has_next | is_exhausted | done | at_end": "`next({iterator}, None)`, which is None at the end",
+    "peek | lookahead": "`next(ds.iterate(state={iterator}.get_state()))`",
+    "position | step | tell | index | offset | num_batches | epoch | cursor | sample_in_epoch | global_step": "`{iterator}.get_state()`, which has the position and the epoch",
+    "seek(position) | fast_forward(position) | jump(position)": "`iter(ds.skip({position:10}))`, or `{iterator}.advance(10)` from here",
+    "to_pandas | to_arrow | to_list | as_dataframe | to_numpy": "`list({iterator})`, or `ds.to_pandas()` of the dataset",
     "get_next_as_optional": "`next({iterator}, None)`",
     "save(path)": "`json.dump({iterator}.get_state(), file)`",
     "restore(path) | load(path)": "`{iterator}.set_state(json.load(file))`",
@@ -236,8 +282,9 @@ ITERATOR: Mapping[str, str] = {
     "set_epoch(epoch)": "`ds.iterate(epoch={epoch:0})`",
     "element_spec": "`ds.features`",
     "as_numpy": "`{iterator}` as it is: values are NumPy's",
-    "batch(batch_size) | map(function) | shuffle(seed) | take(count) | repeat(count)": "`iter(ds.{name}(...))`: operations come before `iter()`",
-    "start_prefetch": "`ds.parallel(threads=4)`",
+    "batch(batch_size) | map(function) | shuffle(seed) | take(count) | repeat(count) | filter(function)"
+    " | shard(rank)": "`iter(ds.{name}(...))`: operations come before `iter()`",
+    "start_prefetch | prefetch": "`ds.parallel(threads=4)`",
 }
 
 BUILDER: Mapping[str, str] = {
@@ -250,9 +297,12 @@ BUILDER: Mapping[str, str] = {
     "get_file_spec(split)": "`{builder}.info.splits[{split:'train'}].file_spec()`",
     "get_reference": "`{builder}.info.display_name`",
     "get_metadata": "`{builder}.info`",
-    "is_blocked | assert_is_not_blocked | blocked_versions | release_notes": "the builder's class: a published version has none",
+    "is_blocked | assert_is_not_blocked | blocked_versions | release_notes | download_manager": "the builder's class: a published version has none",
     "cache_dir | hash | cls": "`{builder}.dataset_dir` and `{builder}.digest`",
-    "load": "`{builder}.as_dataset('train')`",
+    "load | read | get_dataset | to_dataset | dataset | train | test | val | validation | open": "`{builder}.as_dataset('train')`",
+    "metadata | num_examples | num_classes | supervised_keys | dataset_size": "`{builder}.info`, such as `{builder}.info.splits['train'].num_examples`",
+    "VERSION | SUPPORTED_VERSIONS": "`{builder}.version`",
+    "RELEASE_NOTES | BUILDER_CONFIGS | MANUAL_DOWNLOAD_INSTRUCTIONS": "the builder's class: a published version has none",
 }
 
 FEATURES: Mapping[str, str] = {
@@ -267,7 +317,16 @@ FEATURES: Mapping[str, str] = {
     "Array2D(shape, dtype) | Array3D(shape, dtype) | Array4D(shape, dtype) | Array5D(shape, dtype)": (
         "`bd.features.Tensor(shape={shape:(2, 3)}, dtype={dtype:'float32'})`"
     ),
-    "Json": "`bd.features.Text()`, with the JSON text",
+    "Json | JSON": "`bd.features.Text()`, with the JSON text",
+    "Timestamp | Date | Datetime | DateTime | Time | Duration": "`bd.features.Text()` with ISO 8601, or `bd.features.Scalar('int64')` with seconds since 1970",
+    "Decimal | BigInteger": "`bd.features.Text()` with the digits, or `bd.features.Scalar('float64')`",
+    "Map | Mapping | Dictionary | MapType": "`ds.map(function)`; as a feature, `bd.features.Sequence({{'key': bd.features.Text(), 'value': bd.features.Text()}})`",
+    "Url | URL | Path | Uri | Uuid | UUID | Varchar | Char": "`bd.features.Text()`",
+    "BoundingBox | Bbox | Box | BoundingBoxes": "`bd.features.BBoxFeature()`",
+    "Category(names) | Class(names) | Classes(names) | LabelFeature(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
+    "Sound | Waveform | Speech": "`bd.features.Audio()`",
+    "Picture | Img | Jpeg | Png | JPEG | PNG | Mask | SegmentationMask": "`bd.features.Image()`",
+    "Vector(shape) | Matrix(shape) | Tokens(shape) | Ragged": "`bd.features.Tensor(shape={shape:(8,)}, dtype='float32')`, or `bd.features.Sequence(bd.features.Scalar('int64'))` for any length",
     "Pdf | Nifti | BioSequence | BioStructure | Mesh": "`bd.features.Text()`, which stores bytes unchanged",
     "TopLevelFeature": "`bd.features.CustomFeature`",
     "Optional(feature)": "`bd.features.Scalar('int64', optional=True)`",
@@ -415,7 +474,7 @@ PACKAGE: Mapping[str, str] = {
     "ShardOptions | ShardByJaxProcess | NoSharding | sharding": "`ds.shard(rank, num_ranks)`, or `bd.split_for_jax_process('train')`",
     "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`",
     "Batch(batch_size)": "`ds.batch({batch_size:32})`",
-    "Map | MapTransform | MapWithIndex | RandomMap | RandomMapTransform | transforms"
+    "MapTransform | MapWithIndex | RandomMap | RandomMapTransform | transforms"
     " | Transformation | Transformations": "`ds.map(function)`",
     "Filter | FilterTransform": "`ds.filter(function)`",
     "FlatMapTransform": "`ds.flat_map(function)`",
@@ -430,6 +489,47 @@ PACKAGE: Mapping[str, str] = {
     "build | create | write | generate | save | publish | prepare | download_and_prepare": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
     "list | list_datasets | available": "`bd.list_builders()`",
     "stats | describe": "`beam-datasets stats NAME`",
+    "info(name) | get_info(name) | dataset_info(name)": "`bd.builder({name:'name'}).info`",
+    "list_dataset | list_names | ls | catalogue": "`bd.list_builders(data_dir)`",
+    "list_versions(name) | list_configs(name) | versions(name) | get_versions(name) | configs(name)": "`beam-datasets list --versions --data_dir DIR`",
+    "make_dataset | create_dataset | get_data | load_data(name) | fetch(name) | load_split(name) | import_dataset(name)": "`bd.load({name:'name'}, split='train')`",
+    "load_builder(name) | get_builder(name) | builder_from_name(name)": "`bd.builder({name})`",
+    "builder_from_files | read_tfrecord(pattern) | read_tfrecords(pattern) | from_tfrecord(pattern) | from_tfrecords(pattern)": (
+        "`bd.adopt({pattern:'*.tfrecord'}, features)`, then `bd.load`; "
+        + _FILES
+        + " tfrecord --name NAME --pattern {pattern:'*.tfrecord'} --data_dir DIR`"
+    ),
+    "read_images(root) | from_images(root) | image_folder(root) | ImageFolderBuilder(root) | imagefolder(root)"
+    " | image_dataset_from_directory(root)": _FILES + " image_folder --name NAME --root {root:DIR} --data_dir DIR`",
+    "read_audio(root) | AudioFolder(root) | audio_dataset_from_directory(root) | SoundFolder(root)": _FILES
+    + " sound_folder --name NAME --root {root:DIR} --data_dir DIR`",
+    "read_text(path) | from_text(path) | text_dataset_from_directory(path)": _FILES
+    + " text_lines --name NAME --pattern {path:'*.txt'} --data_dir DIR`",
+    "read_jsonl(path) | from_jsonl(path) | read_ndjson(path)": _FILES
+    + " jsonl --name NAME --pattern {path:'*.jsonl'} --data_dir DIR`",
+    "from_huggingface(dataset) | from_hf(dataset) | from_datasets(dataset)": (
+        "`{dataset:hf_dataset}.to_parquet('train.parquet')`, then `beam-datasets build parquet --name NAME --pattern train.parquet --data_dir DIR`"
+    ),
+    "from_tfds(name)": "`bd.load({name:'name'}, data_dir='~/tensorflow_datasets')`, which reads what TensorFlow Datasets wrote",
+    "from_numpy | from_arrow | from_torch | from_items | from_webdataset | from_iterable | from_arrays | from_rows"
+    " | from_examples | from_records_iter | from_source | from_beam | from_frame | from_dataframe | from_array"
+    " | from_jax | from_pytorch | ShardedGeneratorBasedBuilder | Builder_": _BUILDER,
+    "delete(name) | remove(name) | drop(name) | rm(name) | prune(name)": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory that `bd.builder({name:'name'}).dataset_dir` is",
+    "upload(name) | push(name) | copy(name) | pull(name) | sync(name)": "`bd.materialize({name:'name'}, source_data_dir=directory, data_dir='gs://bucket/data')`",
+    "set_data_dir(path) | data_dir(path) | set_default_data_dir(path)": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir={path:directory})`",
+    "settings | set_caching_enabled | set_cache_dir": "$BEAM_DATASETS_CACHE_DIR, or `bd.ReadConfig(...)` for one reader",
+    "logging | set_verbosity | set_log_level": "`logging.getLogger('beam_datasets')`, or " + _QUIET,
+    "set_seed | seed_everything | seed": "`ds.shuffle(seed=0)`: nothing else is random",
+    "map(fn) | filter(fn)": "`ds.{name}({fn:function})`",
+    "chain(datasets) | sample(datasets) | weighted_mix(datasets)": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`, or `bd.load(name, split='train+test')`, for {datasets:several datasets}",
+    "shuffle | batch | shard | take | repeat | pack | padded_batch": "`ds.{name}(...)`, a method of a Dataset",
+    "PyGrainDatasetIterator | DataLoaderIter": "`bd.DatasetIterator`, which `iter(ds)` returns",
+    "grain": "`ds.as_grain_source()`, which Grain reads",
+    "pandas | arrow | polars": "`ds.to_{name}()`",
+    "numpy": "`ds[0]` as it is: values are NumPy's",
+    "compare | is_equal": "`bd.diff(old, new)`",
+    "check | validate": "`bd.verify(directory)`",
+    "show | display | plot": "`bd.show_examples(ds)`",
     "concat | concatenate | zip | join | merge | interleave": "`bd.mix({{a: 0.7, b: 0.3}})`, or `bd.load(name, split='train+test')`",
     "Builder | dataset_builder": "`bd.DatasetBuilder`",
     "Config": "`bd.BuilderConfig`",
@@ -447,7 +547,43 @@ INFO: Mapping[str, str] = {
     "num_classes | names | classes | label_names": "`{info}.features['label'].names`",
     "as_proto | from_proto | to_proto | to_dict": "`{info}.as_json`",
     "read_from_directory | from_directory": "`bd.builder_from_directory(directory).info`",
+    "post_processed | task_templates | post_processing_size | download_checksums | dataset_file_size": "the builder: none of it is stored",
+    "train | test | num_splits": "`{info}.splits`",
     "write_to_directory | initialize_from_bucket": "a builder, which writes it when it publishes",
+}
+
+SPLITS: Mapping[str, str] = {
+    "num_examples | num_rows": "`{splits}.total_num_examples`, or `{splits}['train'].num_examples`",
+    "train | test | validation | val | dev": "`{splits}['{name}']`",
+    "num_shards | num_bytes | shard_lengths | filenames | filepaths": "`{splits}['train'].{name}`",
+    "names | splits": "`list({splits})`",
+    "total_num_bytes | size_in_bytes": "`sum(split.num_bytes for split in {splits}.values())`",
+}
+
+SPLIT: Mapping[str, str] = {
+    "num_rows | size | count | num_samples": "`{split}.num_examples`",
+    "get_read_instruction | get_available_shards": "`{split}.file_instructions`",
+    "features | info": "`bd.builder(name).info.features`",
+    "as_dataset | dataset | load": "`bd.load(name, split='train')`",
+    "files | shards | paths": "`{split}.filepaths`",
+}
+
+SPLIT_NAMES: Mapping[str, str] = {
+    "TRAINING": "`bd.Split.TRAIN`",
+    "VAL | DEV | VALID | EVAL": "`bd.Split.VALIDATION`, or the name that the dataset uses, as a str",
+    "TESTING | TEST_SET": "`bd.Split.TEST`",
+    "subsplit": "`'train[:10%]'` for a slice, or `bd.even_splits('train', 3)`",
+}
+
+FEATURES_DICT: Mapping[str, str] = {
+    "arrow_schema | schema": "`ds.to_arrow().schema`",
+    "type | types | dtypes": "`{features_dict}.dtype`",
+    "shapes": "`{features_dict}.shape`",
+    "encode_batch | decode_batch | encode_column | decode_column": "`{features_dict}.serialize_example(example)` and `{features_dict}.deserialize_example(record)`",
+    "names | columns | column_names": "`list({features_dict})`",
+    "copy | update | pop | reorder_fields_as | flatten": "`bd.features.FeaturesDict({{**{features_dict}}})`, a new one: features do not change",
+    "num_classes | int2str | str2int": "`{features_dict}['label'].{name}`, where label is the name of a ClassLabel",
+    "from_dict | from_arrow_schema": "`bd.features.from_json`, or `bd.features.FeaturesDict` of a dict",
 }
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
@@ -458,6 +594,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "info": INFO,
     "features": FEATURES,
     "bd": PACKAGE,
+    "splits": SPLITS,
+    "split": SPLIT,
+    "split_names": SPLIT_NAMES,
+    "features_dict": FEATURES_DICT,
 }
 """The tables, by what the object is called in a text."""
 
@@ -473,11 +613,14 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": "`{ds}.map({function})`, with a function of one argument",
         "batched | batch_size": "`{ds}.batch({batch_size:32}).map({function})`",
         "num_proc": "`{ds}.map({function}).parallel(processes={value})`",
-        "num_parallel_calls | num_workers | workers": "`{ds}.map({function}).parallel(threads=4)`",
+        "num_parallel_calls | num_workers | workers | num_threads | max_workers | threads | concurrency": (
+            "`{ds}.map({function}).parallel(threads=4)`"
+        ),
         "with_indices": "`enumerate({ds})`, or a feature with the number",
-        "remove_columns | input_columns | features": "a function that returns the features that are wanted",
+        "remove_columns | input_columns | features | columns | output_columns | output_signature": "a function that returns the features that are wanted",
         "fn_kwargs": "`{ds}.map(functools.partial({function}, **{value}))`",
-        "deterministic": _ORDERED,
+        "deterministic | ordered": _ORDERED,
+        "seed | rng": "`{ds}.map({function})`, where the function takes its randomness from a feature of the example, such as its key",
         "with_rank | desc | load_from_cache_file | keep_in_memory | cache_file_name | writer_batch_size | new_fingerprint"
         " | name": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
         "map_func | transform | func | fn": "`{ds}.map({value})`",
@@ -489,9 +632,12 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "to_frame": {
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "limit | n | nrows | rows | max_rows": "`{ds}.take({value})`, and make the table of it",
         "batch_size | batched": "`pyarrow.RecordBatchReader.from_stream({ds})`, which reads batches as they are needed",
     },
     "filter": {
+        "": "`{ds}.filter({function:function})`, with a function of an example that returns True to keep it",
+        "num_parallel_calls | num_workers | workers | deterministic": "`{ds}.filter({function:function})`; `{ds}.parallel(threads=4)` before it decodes ahead",
         "batched | batch_size | with_indices | input_columns": "`{ds}.filter({function})`, a function of one example",
         "num_proc": "`{ds}.parallel(processes={value}).filter({function})`",
         "fn_kwargs": "`{ds}.filter(functools.partial({function}, **{value}))`",
@@ -499,15 +645,19 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "predicate | transform | func | fn": "`{ds}.filter({value})`",
     },
     "shuffle": {
-        "": "`{ds}.shuffle(seed=0)`, or `{ds}.shuffle(seed=0, window=1000)`, where tf.data's buffer size is the window",
+        "": "`{ds}.shuffle(seed={seed:0})`, or `{ds}.shuffle(seed={seed:0}, window={first:1000})`, where tf.data's buffer size is the window",
         "buffer_size | bufsize | shuffle_block_size | buffer | initial": (
             "`{ds}.shuffle(seed={seed:0}, window={value})`, or leave out the window to shuffle all"
         ),
-        "reshuffle_each_iteration": "`{ds}.shuffle(seed={seed:0}).repeat()`, or `{ds}.iterate(epoch=...)`",
+        "reshuffle_each_iteration | reshuffle": (
+            "`{ds}.shuffle(seed=0)`, whose order is the same each time; `{ds}.shuffle(seed=0).repeat()` reshuffles each epoch"
+        ),
+        "epoch": "`{ds}.shuffle(seed={seed:0}).iterate(epoch={value})`",
         "generator | rng": "`{ds}.shuffle(seed=0)`, with a number",
         "keep_in_memory | load_from_cache_file | writer_batch_size | name": "`{ds}.shuffle(seed={seed:0})`",
     },
     "repeat": {
+        "": "`{ds}.repeat({first:2})`, or `{ds}.repeat()` without an end",
         "count | num_epochs | num_times | nepochs | times": "`{ds}.repeat({value})`",
         "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
     },
@@ -516,12 +666,20 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "shard": {
         "num_shards | index": "`{ds}.shard({index:0}, {num_shards:{worker_index:2}})`: the worker's number, then how many there are",
         "world_size | rank": "`{ds}.shard({rank:0}, {world_size:2})`: the worker's number, then how many there are",
+        "count | total | num_workers | num_replicas | process_count | num_ranks": (
+            "`{ds}.shard({index:{rank:0}}, {value})`: the worker's number, then how many there are"
+        ),
         "contiguous": "`bd.even_splits('train', 4)`, whose parts are ranges",
         "name | keep_in_memory | writer_batch_size": "`{ds}.shard(0, 2)`: the worker's number, then how many there are",
     },
     "batch": {
         "": "`{ds}.batch({batch_size:32}, drop_remainder=True)`: all but the size are given by keyword",
         "padding": "`{ds}.batch({batch_size:32}, pad=True)`",
+        "max_length | max_len | length | pad_to | seq_len | sequence_length": "`{ds}.batch({batch_size:32}, pad_length={value})`",
+        "pad_token_id | pad_id | fill_value | pad_token": "`{ds}.batch({batch_size:32}, pad_value={value})`",
+        "shuffle | seed": "`{ds}.shuffle(seed=0).batch({batch_size:32})`",
+        "prefetch | prefetch_factor | buffer_size": "`{ds}.batch({batch_size:32}).parallel(threads=4)`",
+        "transform | map_fn | fn": "`{ds}.batch({batch_size:32}).map({value})`",
         "drop_last_batch | drop_last": "`{ds}.batch({batch_size:32}, drop_remainder={value})`",
         "partial": "`{ds}.batch({batch_size:32}, drop_remainder=not {value})`",
         "num_parallel_calls | num_proc | num_workers": "`{ds}.batch({batch_size:32}).parallel(threads=4)`",
@@ -529,30 +687,163 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "collate_fn | collation_fn | batch_fn": "`{ds}.batch({batch_size:32}).map({value})`",
         "padding_values | padding_value": "`{ds}.batch({batch_size:32}, pad_value={value})`",
         "padded_shapes": "`{ds}.batch({batch_size:32}, pad_length=128)`, or a dict of lengths, for {value}",
-        "size | batchsize": "`{ds}.batch({value})`",
+        "size | batchsize | batch | n | bs": "`{ds}.batch({value})`",
+    },
+    "pack": {
+        "": "`{ds}.pack({max_length:512}, ['tokens'])`, with the names of the features to pack",
+        "seq_len | seq_length | sequence_length | length | max_len | max_seq_len | max_seq_length | context_length"
+        " | length_struct | task_feature_lengths | block_size": "`{ds}.pack({value}, ['tokens'])`, with the names of the features to pack",
+        "columns | column | feature | fields | keys": "`{ds}.pack({max_length:512}, {value})`",
+        "batch_size": "`{ds}.pack({max_length:512}, ['tokens']).batch({value})`",
+    },
+    "iterate": {
+        "seed | shuffle": "`{ds}.shuffle(seed=0)`, then `iterate()`",
+        "batch_size": "`{ds}.batch({value}).iterate()`",
+        "start | skip | offset | step | start_index | start_step | position": "`{ds}.skip({value}).iterate()`",
+        "epochs | num_epochs | repeat": "`{ds}.repeat({value}).iterate()`",
+        "rank | world_size | num_ranks | num_shards | index | worker": "`{ds}.shard({rank:0}, {world_size:2}).iterate()`",
+        "prefetch | num_workers | num_threads | workers": "`{ds}.parallel(threads=4).iterate()`",
+        "checkpoint | state_dict | resume | resume_from": "`{ds}.iterate(state={value})`",
+    },
+    "as_jax": {
+        "batch_size": "`{ds}.batch({value}).as_jax()`",
+        "mesh | sharding | devices | num_devices | device_put | backend": (
+            "`{ds}.batch(32).as_jax(device=sharding)`, with a `jax.sharding.Sharding` or a `jax.Device`"
+        ),
+        "shuffle | seed": "`{ds}.shuffle(seed=0).as_jax()`",
+        "dtype | dtypes": "`{ds}.map(function).as_jax()`, where the function converts arrays",
+        "prefetch | num_workers | prefetch_size": "`{ds}.parallel(threads=4).as_jax()`",
+        "drop_remainder | drop_last": "`{ds}.batch(32, drop_remainder={value}).as_jax()`",
+        "num_epochs | repeat": "`{ds}.repeat({value}).as_jax()`",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+    },
+    "as_tf_dataset": {
+        "batch_size": "`{ds}.batch({value}).as_tf_dataset()`",
+        "shuffle | seed | shuffle_files | buffer_size": "`{ds}.shuffle(seed=0).as_tf_dataset()`",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "label_cols | as_supervised": "`bd.load(name, as_supervised=True)`, whose examples are pairs",
+        "drop_remainder | drop_last": "`{ds}.batch(32, drop_remainder={value}).as_tf_dataset()`",
+        "prefetch | num_workers | num_parallel_calls": "`{ds}.as_tf_dataset().prefetch(2)`",
+        "collate_fn | transform | map_fn": "`{ds}.map({value}).as_tf_dataset()`",
+        "repeat | num_epochs": "`{ds}.repeat({value}).as_tf_dataset()`",
+    },
+    "even_splits": {
+        "num_splits | count | num | k | parts | num_parts | num_shards": "`bd.even_splits({split:'train'}, {value})`",
+    },
+    "list_builders": {
+        "": "`bd.list_builders(data_dir)`",
+        "with_community_datasets | with_details | with_community_metrics": "`bd.list_builders(data_dir)`: it lists what is published there",
+    },
+    "as_dataset": {
+        "shuffle | seed": "`builder.as_dataset({split:'train'}).shuffle(seed=0)`",
+        "columns | features": "`builder.as_dataset({split:'train'}, decoders=bd.decode.PartialDecoding({value}))`",
+        "drop_remainder | drop_last": "`builder.as_dataset({split:'train'}).batch(32, drop_remainder={value})`",
+        "num_epochs | repeat | epochs": "`builder.as_dataset({split:'train'}).repeat({value})`",
+        "num_workers | num_proc | prefetch": "`builder.as_dataset({split:'train'}).parallel(threads=4)`",
+        "sequence_length | task_feature_lengths": "`builder.as_dataset({split:'train'}).pack({value})`",
+        "run_post_process | ignore_verifications | in_memory | streaming | use_cached": "`builder.as_dataset({split:'train'})`",
+    },
+    "materialize": {
+        "": "`bd.materialize({source:'name'}, split='train[:10%]', to='few', data_dir=directory)`: all but the source is given by keyword",
+        "name | new_name | dataset_name": "`bd.materialize({source:'name'}, to={value})`",
+        "output | output_dir | out | out_dir | path | directory | output_path": "`bd.materialize({source:'name'}, data_dir={value})`",
+        "columns | select": "`bd.materialize({source:'name'}, features={value})`",
+        "query | predicate | condition": "`bd.materialize({source:'name'}, where={value})`",
+        "num_proc | workers | num_threads": "`bd.materialize({source:'name'}, num_workers={value})`",
+    },
+    "export": {
+        "": "`bd.export({source:'name'}, to={to:directory}, format='parquet')`",
+        "source_data_dir": "`bd.export({source:'name'}, data_dir={value})`, the directory of the source",
+        "output | output_dir | out | out_dir | path | directory | output_path": "`bd.export({source:'name'}, to={value})`",
+        "file_format | output_format | type": "`bd.export({source:'name'}, format={value})`",
+        "columns | select": "`bd.export({source:'name'}, features={value})`",
+        "num_proc | workers": "`bd.export({source:'name'}, num_workers={value})`",
+    },
+    "Image": {
+        "mode | color_mode | channels": "`bd.features.Image(shape=(None, None, 1))` for gray, or 3 for RGB, 4 for RGBA",
+        "decode": "`bd.load(..., decoders={{'image': bd.decode.SkipDecoding()}})`, where the dataset is read",
+        "size | resize | target_size": "`bd.features.Image()`, and resize in `ds.map(function)`",
+        "format": "`bd.features.Image(encoding_format={value})`",
+    },
+    "Audio": {
+        "sampling_rate | rate | sr": "`bd.features.Audio(sample_rate={value})`",
+        "mono | channels | num_channels": "`bd.features.Audio()` for one channel, or `bd.features.Audio(shape=(None, 2))` for two",
+        "decode": "`bd.load(..., decoders={{'audio': bd.decode.SkipDecoding()}})`, where the dataset is read",
+    },
+    "Text": {
+        "dtype | encoding | vocab | max_length | tokenizer | vocab_size": "`bd.features.Text()`, which takes any text; tokenize in `ds.map(function)`",
+    },
+    "ClassLabel": {
+        "": "`bd.features.ClassLabel(num_classes=10)`, or `bd.features.ClassLabel(names=['cat', 'dog'])`",
+        "labels | classes | class_names | categories | values": "`bd.features.ClassLabel(names={value})`",
+        "n | num_labels | n_classes | num": "`bd.features.ClassLabel(num_classes={value})`",
+    },
+    "Tensor": {
+        "": "`bd.features.Tensor(shape=(2, 3), dtype='float32')`: all arguments are given by keyword",
+        "size | dims | dim": "`bd.features.Tensor(shape={value}, dtype={dtype:'float32'})`",
+    },
+    "Scalar": {
+        "": "`bd.features.Scalar({dtype:'int64'})`, with any dtype of NumPy",
+        "type": "`bd.features.Scalar({value})`",
+        "nullable | required": "`bd.features.Scalar({dtype:'int64'}, optional=True)` for a value that may be missing",
     },
     "as_torch": {
         "batch_size": "`DataLoader({ds}.batch({value}).as_torch(), batch_size=None)`",
         "num_workers | pin_memory | prefetch_factor | persistent_workers | collate_fn | worker_init_fn | timeout": (
             "`DataLoader({ds}.as_torch(), {argument}={value})`: it is an argument of the DataLoader"
         ),
+        "device": "`tensor.to({value})` for each tensor of a batch; arrays are put on the CPU",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "transform | map_fn": "`{ds}.map({value}).as_torch()`",
+        "dtype | dtypes": "`{ds}.map(function).as_torch()`, where the function converts arrays",
+        "prefetch | prefetch_batches | buffer_size": "`DataLoader({ds}.as_torch(), prefetch_factor={value}, num_workers=2)`: it is an argument of the DataLoader",
+        "num_epochs | repeat": "`{ds}.repeat({value}).as_torch()`",
         "shuffle | seed": "`{ds}.shuffle(seed=0).as_torch()`",
         "drop_last": "`{ds}.as_torch(even='drop')`",
         "world_size | num_replicas": "`{ds}.as_torch(rank={rank:0}, num_ranks={value})`",
         "sampler | batch_sampler": "`DataLoader({ds}.as_torch(map_style=True), {argument}={value})`",
     },
     "load": {
-        "": "`bd.load({name}, split='train', data_dir=directory)`: all but the name are given by keyword",
+        "": (
+            "`bd.load({first:'name'}, split='train', data_dir=directory)`: all but the name are given by keyword, also `config='small'`"
+        ),
+        "config_name | subset | builder_config | variant": "`bd.load({name}, config={value}, split={split:'train'})`",
+        "limit | max_examples | num_examples | n | nrows | take | count | num_samples | max_rows | max_samples": (
+            "`bd.load({name}, split={split:'train'}).take({value})`"
+        ),
+        "transform | map | map_fn | preprocess | preprocessing | target_transform | preprocessors": (
+            "`bd.load({name}, split={split:'train'}).map(function)`"
+        ),
+        "filter | filter_fn | predicate": "`bd.load({name}, split={split:'train'}).filter(function)`",
+        "format | return_type | output_type | framework | as_format | with_format | return_tensors": (
+            "`bd.load({name}, split={split:'train'})`, then `as_torch()`, `as_jax()` or `as_tf_dataset()`, for {value}"
+        ),
+        "cache | cache_in_memory | in_memory | use_cache": (
+            "`bd.load({name}, split={split:'train'})`: local files need no cache; for remote ones set $BEAM_DATASETS_CACHE_DIR"
+        ),
+        "prefetch | prefetch_factor | buffer_size | max_workers | num_threads | workers | num_parallel_calls"
+        " | num_parallel_reads | predownload": "`bd.load({name}, split={split:'train'}).parallel(threads=4)`",
+        "rank | world_size | num_ranks | shard | num_shards | shard_index | index | process_index | process_count | num_replicas"
+        " | shard_info | worker_index": (
+            "`bd.load({name}, split={split:'train'}).as_torch()`, which finds the ranks, or `ds.shard({rank:0}, {world_size:2})`"
+        ),
+        "train": "`bd.load({name}, split='train')`",
+        "splits | split_name | subsets": "`bd.load({name}, split={value})`",
+        "schema | infer_schema | on_bad_files | pattern | file_format | delimiter": (
+            "`beam-datasets build --help`, which lists the formats of files; `bd.load` reads what is published"
+        ),
+        "as_numpy | as_dict | numpy": "`bd.load({name}, split={split:'train'})`: values are NumPy's",
+        "epochs | repeat": "`bd.load({name}, split={split:'train'}).repeat({value})`",
         "download | try_gcs | download_and_prepare_kwargs | as_dataset_kwargs | download_mode": (
             "`import beam_datasets.tfds as tfds`, then `tfds.load({name}, ...)`, which takes it; `bd.load` reads what is published"
         ),
         "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
         "streaming": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
         "data_files": _FILES
-        + " csv --name NAME --pattern '*.csv' --data_dir DIR`, or jsonl, parquet, text_lines; then `bd.load('NAME', data_dir='DIR')`",
+        + " csv --name NAME --pattern {value:'*.csv'} --data_dir DIR`, or jsonl, parquet, text_lines; then `bd.load('NAME', data_dir='DIR')`",
         "path": "`bd.load({value}, split={split:'train'})`",
         "revision": "`bd.load({name}, split={split:'train'}, version={value})`",
-        "cache_dir | local | remote | root | data_root": (
+        "cache_dir | local | remote | root | data_root | directory | dir | data_path | dataset_dir | input_dir": (
             "`bd.load({name}, split={split:'train'}, data_dir={value})`, which may be a URL"
         ),
         "shuffle | seed | shuffle_seed": "`bd.load({name}, split={split:'train'}).shuffle(seed=0)`",
@@ -561,8 +852,181 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "token | use_auth_token": "`bd.load({name}, storage_options={{'token': {value}}})`",
         "trust_remote_code": "an import of the builder's module: nothing else runs code",
         "keep_in_memory | save_infos | verification_mode | fs": "`bd.load({name}, split={split:'train'})`",
-        "drop_remainder": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
+        "drop_remainder | drop_last": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
         "sequence_length | task_feature_lengths": "`bd.load({name}, split={split:'train'}).pack({value})`",
         "num_epochs": "`bd.load({name}, split={split:'train'}).repeat({value})`",
+    },
+}
+
+COMMANDS: Mapping[str, str] = {
+    "ls | dir | datasets | catalog | catalogue": "`beam-datasets list {args}`",
+    "show | describe | inspect | details | schema | features | columns | count | len | size | splits | num_examples"
+    " | metadata | du | get": "`beam-datasets info {args}`, and `beam-datasets head {name:NAME}` for examples",
+    "configs | log | lineage | history | tags | releases": "`beam-datasets list --versions`, and `beam-datasets info {name:NAME}` for one",
+    "tail | sample | cat | view | preview | peek | print | first | examples | look | take | rows": "`beam-datasets head {args}`",
+    "rm | remove | delete | del | drop | uninstall": (
+        "`beam-datasets prune {name:NAME} --keep 1`, which removes old versions; to remove all, delete the directory that "
+        "`beam-datasets info {name:NAME}` prints"
+    ),
+    "download | pull | fetch | clone | push | upload | deploy | sync | copy | cp | mv | rename | move": (
+        "`beam-datasets materialize {name:NAME} --source_data_dir FROM --data_dir TO`, which copies; both may be URLs. "
+        "`bd.load({name:'NAME'}, data_dir='gs://bucket/data')` reads a store directly"
+    ),
+    "convert | to_parquet | to_json | to_csv | to_webdataset | dump | save": (
+        "`beam-datasets export {name:NAME} --format parquet --to DIR`; from files, `beam-datasets build csv --name NAME "
+        "--pattern FILES`, or jsonl, parquet, tfrecord"
+    ),
+    "validate | check | test | lint | fsck | checksum | audit": "`beam-datasets verify {args}`",
+    "repair | fix | heal | recover": "`beam-datasets verify {args} --repair`",
+    "init | create | scaffold | start | template | add_dataset": "`beam-datasets new {args}`",
+    "generate | make | run | download_and_prepare | prepare | write | ingest | import | load | gen | compile"
+    " | create_dataset | optimize": "`beam-datasets build {args}`",
+    "compare | changes | delta": "`beam-datasets diff {args}`",
+    "clean | cleanup | clear | purge | clear_cache": "`beam-datasets gc {args}`, which lists what killed runs left, and with --yes removes it",
+    "ui | explorer | serve | browse | dashboard | web | gui | viewer | open | app": "`beam-datasets explore {args}`",
+    "plot | hist | statistics | profile | summary | summarize | report | analyze": "`beam-datasets stats {args}`",
+    "split | filter | select | subset | slice | merge | concat | join | shuffle | mix | extract | query | dedup": (
+        "`beam-datasets materialize {name:NAME} --split 'train=train[:10%]' --to few --data_dir DIR`, which also takes --where, "
+        "--features and several datasets"
+    ),
+    "add | update | extend | insert | upsert": "`beam-datasets append {name:NAME} --from SOURCE`",
+    "restore | rollback | revert | checkout": "`NAME:1.0.0`, an older version, where a dataset is read: it stays as it is",
+    "estimate | cost | simulate | dry_run": "`beam-datasets plan {args}`",
+    "version | env | about": "`beam-datasets versions`",
+    "login | logout | auth | whoami": "the environment of the store, such as $AWS_ACCESS_KEY_ID, or --storage_options JSON_FILE",
+    "train | dataloader | benchmark": "`bd.load({name:'NAME'}, split='train').as_torch()` in Python",
+}
+
+OPTIONS: Mapping[str, str] = {
+    # What is typed here: the names of others. An entry applies to commands that have the first option of its text, or
+    # that it names before a colon.
+    "export: `--to {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | path | save_dir | dir | target",
+    "append: `--from csv --pattern {value:FILE}`, or jsonl, parquet": "data | file | files | input | new | data_files | path",
+    "append: `--from {value:SOURCE}`": "source | src | dataset | add | other",
+    "`--data_dir {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | target_dir | save_dir | dir"
+    " | directory | root_dir | datasets_dir | cache_dir | d | base_dir | to | output_path",
+    "`--pattern {value:FILES}`": "file | files | data_files | data_file | path | paths | input | inputs | input_file | i | f"
+    " | input_pattern | file_pattern | glob | src | source | data | filenames | csv | from | folder | root",
+    "`--root {value:DIR}`": "folder | path | input | input_dir | i | images | image_dir | image_folder | images_dir | data | source"
+    " | src | data_files | audio_dir | pattern | from | files | file",
+    "`--delimiter {value:','}`": "sep | separator | delim | field_delim | fs",
+    "`--missing {value:NA}`": "na_values | null_values | na | null | nan | missing_values | na_rep | nulls",
+    "`--columns a,b,c`, for files without a header; with `--skip_header` the names replace the header": "names | header"
+    " | header_names | column_names | no_header | has_header | skip_rows | skiprows | fieldnames | colnames",
+    "`--feature NAME=TYPE`, such as `--feature price=float32`, repeated for each column": "dtype | dtypes | schema | types"
+    " | column_types | convert | converters | cast | columns_types | features | type",
+    "`--feature NAME=drop`, for each column to leave out": "usecols | use_cols | select | drop | exclude | ignore | select_columns"
+    " | remove_columns | drop_columns | columns",
+    "`--key {value:COLUMN}`": "index_col | id | id_column | index | primary_key | pk | id_col | key_column | unique",
+    "`--quote {value:QUOTE}`": "quotechar | quote_char | quoting",
+    "`--decimal {value:,}`": "decimal_separator | decimal_point",
+    "`--thousands {value:.}`": "thousands_separator | thousands_sep",
+    "`--encoding {value:latin-1}`": "charset | codec | file_encoding",
+    "`--skip_bad`": "on_bad_lines | ignore_errors | error_bad_lines | errors | skip_errors | on_error | tolerant | lenient"
+    " | warn_bad_lines | strict | max_bad_records",
+    "`--infer_rows {value:20000}`": "sample_rows | infer_schema_length | infer_schema | sample_size",
+    "`--feature {value:COLUMN}=class`, which makes labels of a column of texts": "label | target | label_column | labels | y | target_column | class_column | label_col | label_key",
+    "`--split train=80% --split test=20%`": "test_size | val_size | validation_split | train_size | test_split | split_ratio"
+    " | validation_size | train_split | splits | val_split | test_fraction | ratio | holdout",
+    "`--split {value:train}`": "slice | subset | s",
+    "`--sample_rate {value:any}`": "sampling_rate | sr | rate",
+    "`--channels {value:1}`": "grayscale | mode | color_mode | num_channels | mono",
+    "nothing: images are stored as they are. Resize them where they are read, in `ds.map(function)`": "size | resize | image_size"
+    " | target_size | img_size | width | height",
+    "nothing: dates stay text, as they are written. Convert them where they are read, as in `ds.map(lambda e: "
+    "{{**e, {value:'day'}: np.datetime64(e[{value:'day'}].decode())}})`": "parse_dates | date_columns | timestamp_columns",
+    "nothing: dates stay text, as they are written. Convert them where they are read, as in `ds.map(lambda e: "
+    "{{**e, 'day': datetime.strptime(e['day'].decode(), {value:'%Y-%m-%d'})}})`": "date_format | datetime_format | dayfirst"
+    " | timestamp_format | infer_datetime_format | date_parser",
+    "`--num_workers {value:8}`": "workers | num_proc | nproc | n_jobs | processes | threads | max_workers | j | jobs | parallel"
+    " | num_processes | concurrency | n_workers | num_threads",
+    "`--jobs {value:8}`": "workers | num_workers | num_proc | n_jobs | processes | threads | j | parallel",
+    "`--num_shards {value:8}`": "shards | n_shards | num_files | nshards | num_partitions | partitions | shard_count",
+    "`--max_shard_size {value:256MiB}`": "shard_size | chunk_size | chunk_bytes | size_limit | max_shard_bytes | target_shard_size"
+    " | maxsize | max_size",
+    "`--max_examples_per_split {value:1000}`": "max_examples | limit | n | num_examples | nrows | max_rows | num_rows | head | take"
+    " | max_samples | samples | subsample | debug_examples",
+    "`--count {value:10}`": "n | limit | num | rows | num_examples | max_examples | lines | max_rows | take",
+    "`--overwrite`": "force | replace | force_rebuild | redownload | overwrite_existing | f | clobber | force_redownload"
+    " | download_mode | rebuild",
+    "`--dry_run`": "dry | simulate | check | noop | plan | preview | what_if",
+    "`--yes`": "y | force | assume_yes | no_input | f | confirm",
+    "`--repair`": "fix | heal",
+    "`--decode`": "full | deep | strict | thorough | check_images",
+    "`--ignore_duplicates`": "dedup | deduplicate | drop_duplicates | unique_keys | on_duplicate",
+    "`--resume`": "continue | restart | from_checkpoint | recover",
+    "`--skip_published`": "exist_ok | if_not_exists | skip_existing | skip_if_exists | exists_ok",
+    "`--where {value:'label = 1'}`": "filter | query | predicate | condition | expr | sql",
+    "`--features {value:A,B.C}`": "columns | fields | select | usecols | select_columns | column | feature | keys",
+    "`--to {value:NAME}`": "name | as | new_name | output_name | rename | dataset_name",
+    "`--source_data_dir {value:DIR}`": "from | source_dir | input_dir | input | src",
+    "`--name {value:NAME}`": "dataset_name | dataset | n | title | dataset_id",
+    "export: `--format {value:parquet}`": "file_format | output_format | type | fmt | t",
+    "`--html {value:page.html}`": "output | out | o | plot | html_file | save | page | report",
+    "`--keep {value:3}`": "keep_last | n | num | retain | last",
+    "`--beam`": "distributed | cluster",
+    "`beam-datasets export NAME --format {value:parquet} --to DIR` after it is built: shards are TFRecord files": "format"
+    " | file_format | output_format",
+    "nothing: shards are TFRecord files without compression, so that any example can be read": "compression | compress | gzip"
+    " | compression_type | zstd",
+    "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "seed | shuffle | random_seed"
+    " | random_state | shuffle_seed | shuffle_buffer",
+    "`VERSION` of the builder's class, and build `NAME:{value:2.0.0}` for another that the class supports": "version | dataset_version",
+    "`--debug` for the traceback of an error; progress is shown without an option": "verbose | v | vv | log_level | verbosity"
+    " | logging | trace",
+    "`--quiet`": "silent | q | no_progress | s | progress | disable_tqdm",
+    "the builder: its `_split_generators` returns the splits": "split | splits | test_size | val_size | validation_split",
+    "an option of the builder: a keyword argument of its constructor": "builder_kwargs | config_kwargs | kwargs | dataset_args",
+    "the options of Beam themselves, such as `--runner FlinkRunner`": "beam_pipeline_options | pipeline_options | beam_options"
+    " | beam_args | pipeline_args",
+    "the name of the dataset alone, without an option, such as `beam-datasets build {value:NAME}`": "dataset | datasets | name"
+    " | builder | module | dataset_name | script | class",
+}
+
+_OTHER_FORMAT = (
+    "a builder, which can read any file: `beam-datasets new NAME` writes its files; or convert the files to Parquet, as in "
+    "`pandas.read_excel('a.xlsx').to_parquet('a.parquet')`, and build them by `beam-datasets build parquet --name NAME --pattern a.parquet`"
+)
+_OF_TFDS = (
+    "`tfds.load({name})` of TensorFlow Datasets, whose files `bd.load({name}, data_dir='~/tensorflow_datasets')` reads; no dataset "
+    "comes with beam_datasets, and docs/reference/tfds.md says how to build those of TFDS"
+)
+_READY = (
+    "mnist | fashion_mnist | kmnist | emnist | cifar10 | cifar100 | svhn | svhn_cropped | imagenet | imagenet2012 | coco | coco/2017"
+    " | squad | glue | imdb | imdb_reviews | wikitext | wikipedia | c4 | iris | titanic | celeb_a | voc | food101 | librispeech"
+)
+
+FORMATS: Mapping[str, Mapping[str, str]] = {
+    "build": {
+        "json | ndjson | json_lines | jsonlines": "`beam-datasets build jsonl`",
+        "text | txt | lines | textfile | text_files": "`beam-datasets build text_lines`",
+        "imagefolder | images | image | image_dir | image_directory | png | jpg | jpeg | photos": "`beam-datasets build image_folder`",
+        "audiofolder | audio_folder | audio | sounds | sound | wav | flac | mp3 | speech": "`beam-datasets build sound_folder`",
+        "tsv | tab | psv": "`beam-datasets build csv`, which reads tabs from .tsv files, and takes `--delimiter`",
+        "tfrecords | tfr | example | tfexample | tf_example": "`beam-datasets build tfrecord`",
+        "pq": "`beam-datasets build parquet`",
+        "pandas | arrow | feather | ipc | orc | avro | hdf5 | h5 | npz | npy | numpy | pickle | lance | delta | iceberg | sql | sqlite"
+        " | bigquery | excel | xlsx | xls | xml | webdataset | tar | mds | mosaicml | arrayrecord | array_record | zip"
+        " | spark": _OTHER_FORMAT,
+        "hf | huggingface | hugging_face | datasets": (
+            "`datasets.load_dataset(...).to_parquet('train.parquet')`, then `beam-datasets build parquet --name NAME --pattern "
+            "train.parquet`"
+        ),
+        _READY: _OF_TFDS,
+    },
+    "export": {
+        "csv | tsv": "`bd.load(name, split='train').to_pandas().to_csv('train.csv')`, or the format jsonl",
+        "json | ndjson": "the format jsonl",
+        "tfrecord | tfrecords | tfds": "the dataset's directory: its shards are TFRecord files, which TensorFlow Datasets reads",
+        "arrow | feather | hf | huggingface | datasets | pandas | delta | iceberg | lance": "the format parquet, which these read",
+        "wds | tar | web_dataset": "the format webdataset",
+        "array_record | grain": "the format arrayrecord",
+        "mds | mosaicml | streaming | litdata": "the library's own writer, in a loop over `bd.load(name, split='train')`",
+    },
+    "load": {
+        "csv | json | jsonl | text | parquet | text_lines | tfrecord | imagefolder | image_folder | audiofolder | sound_folder": (
+            "`beam-datasets build --help`, which lists the formats of files; files become a dataset first, then `bd.load` reads it"
+        ),
+        _READY: _OF_TFDS,
     },
 }

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.extras import needs
 from beam_datasets.generate.options import EngineOptions
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _NEEDED_BY = "a run with a runner or num_workers needs Apache Beam"
 
 
+@names_foreign_arguments("export")
 def export(
     source: NameOrDir,
     to: NameOrDir,
@@ -93,6 +95,7 @@ def export(
     return run_export(plan, EngineOptions(beam_options, num_workers, shared_disk=shared_disk), progress)
 
 
+@names_foreign_arguments("materialize")
 def materialize(
     source: NameOrDir,
     *,

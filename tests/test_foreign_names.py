@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import collections
+import copy
 import importlib.util
 import inspect
+import pickle
 import re
 import shlex
 import warnings
@@ -108,7 +110,7 @@ GUESSES = [
     ("bd.load_dataset('d')", "bd.load('d', split='train')", ...),
     ("bd.load('d', streaming=True)", "bd.load('d', split='train')", ...),
     ("bd.load('d', num_proc=4, split='test')", "bd.load('d', split='test').parallel(processes=4)", ...),
-    ("bd.load('csv', data_files='x.csv')", "beam-datasets build csv --name NAME --pattern '*.csv'", ...),
+    ("bd.load('csv', data_files='x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("bd.load('d', revision='1.0.0')", "version='1.0.0'", ...),
     ("bd.load_from_disk('dir')", "bd.builder_from_directory('dir').as_dataset('train')", ...),
     ("bd.concatenate_datasets([ds, ds])", "stop='all'", ...),
@@ -175,6 +177,66 @@ GUESSES = [
     ("ds.filter('id > 3')", "bd.materialize(..., where=...)", ...),
     ("info.num_examples", "info.splits['train'].num_examples", 12),
     ("bd.features.Struct({})", "bd.features.FeaturesDict({})", ...),
+    # what users of all of them type
+    ("ds.shuffle(1000, seed=42)", "ds.shuffle(seed=42, window=1000)", ...),
+    ("ds.shuffle(1000, reshuffle_each_iteration=True)", "ds.shuffle(seed=0).repeat()", ...),
+    ("ds.shard(count=4, index=1)", "ds.shard(1, 4)", ...),
+    ("ds.shard(num_replicas=4, rank=1)", "ds.shard(1, 4)", ...),
+    ("ds.filter(f, num_parallel_calls=2)", "ds.filter(f)", ...),
+    ("ds.filter(id=1)", "with a function of an example", ...),
+    ("ds.map(f, max_workers=2)", "ds.map(f).parallel(threads=4)", ...),
+    ("ds.padded_batch(4, max_length=8)", "ds.batch(4, pad_length=8)", ...),
+    ("ds.padded_batch(4, pad_token_id=0)", "ds.batch(4, pad_value=0)", ...),
+    ("ds.batch(4, transform=f)", "ds.batch(4).map(f)", ...),
+    ("ds.pack(seq_len=512)", "ds.pack(512, ['tokens'])", ...),
+    ("ds.iterate(start=5)", "ds.skip(5).iterate()", ...),
+    ("ds.iterate(batch_size=5)", "ds.batch(5).iterate()", ...),
+    ("ds.as_torch(device='cuda')", "tensor.to('cuda')", ...),
+    ("ds.as_torch(transform=f)", "ds.map(f).as_torch()", ...),
+    ("ds.as_jax(batch_size=8)", "ds.batch(8).as_jax()", ...),
+    ("ds.as_tf_dataset(batch_size=8)", "ds.batch(8).as_tf_dataset()", ...),
+    ("ds.to_pandas(limit=3)", "ds.take(3)", ...),
+    ("ds.id", "[e['id'] for e in ds]", ...),
+    ("ds.features.id", "features['id']", ...),
+    ("ds.iter_batches(batch_size=8)", "ds.batch(8)", ...),
+    ("ds.map_batches(f)", "ds.batch(32).map(f)", ...),
+    ("ds.dataloader(batch_size=8)", "DataLoader(ds.as_torch())", ...),
+    ("ds.split(0.2)", "split=['train[20%:]', 'train[:20%]']", ...),
+    ("ds.mean('id')", "ds.to_pandas()['id']", ...),
+    ("iterator.next()", "next(iterator)", ...),
+    ("iterator.position", "iterator.get_state()", ...),
+    ("builder.metadata", "builder.info", ...),
+    ("builder.as_dataset('train', shuffle=True)", "builder.as_dataset('train').shuffle(seed=0)", ...),
+    ("info.splits.train", "splits['train']", ...),
+    ("info.splits.num_examples", "splits.total_num_examples", ...),
+    ("info.splits['train'].num_rows", "split.num_examples", ...),
+    ("info.task_templates", "none of it is stored", ...),
+    ("bd.Split.VAL", "bd.Split.VALIDATION", ...),
+    ("bd.Split.TRAIN.subsplit(3)", "'train[:10%]'", ...),
+    ("bd.load('d', data_dir=data_dir).train", "datasets['train']", ...),
+    ("bd.load('d', data_dir=data_dir).map(f)", "datasets['train'].map", ...),
+    ("bd.load('d', config_name='small')", "bd.load('d', config='small', split='train')", ...),
+    ("bd.load('d', limit=3)", "bd.load('d', split='train').take(3)", ...),
+    ("bd.load('d', format='torch')", "as_torch()", ...),
+    ("bd.load('d', splits='test')", "bd.load('d', split='test')", ...),
+    ("bd.load('d', rank=1, world_size=4)", "ds.shard(1, 4)", ...),
+    ("bd.even_splits('train', num_splits=3)", "bd.even_splits('train', 3)", ...),
+    ("bd.list_builders(with_community_datasets=False)", "bd.list_builders(data_dir)", ...),
+    ("bd.materialize('d', 'train[:10%]')", "bd.materialize('d', split='train[:10%]'", ...),
+    ("bd.materialize(ds, to='x')", "expected the name or directory of a published dataset, got <Dataset", ...),
+    ("bd.export('d', output='out')", "bd.export('d', to='out')", ...),
+    ("bd.export(ds, 'out')", "expected the name or directory of a published dataset, got <Dataset", ...),
+    ("bd.read_tfrecord('a.tfrecord')", "bd.adopt('a.tfrecord', features)", ...),
+    ("bd.from_huggingface(ds)", "ds.to_parquet('train.parquet')", ...),
+    ("bd.Dataset([1, 2])", "bd.DatasetBuilder", ...),
+    ("bd.features.Timestamp()", "bd.features.Text()", ...),
+    ("bd.features.Image(decode=False)", "bd.decode.SkipDecoding()", ...),
+    ("bd.features.Audio(sampling_rate=16000)", "bd.features.Audio(sample_rate=16000)", ...),
+    ("bd.features.ClassLabel(3)", "bd.features.ClassLabel(num_classes=10)", ...),
+    ("bd.features.ClassLabel(classes=['a'])", "bd.features.ClassLabel(names=['a'])", ...),
+    ("bd.features.Tensor((2, 3), 'int8')", "all arguments are given by keyword", ...),
+    ("bd.features.Scalar()", "bd.features.Scalar('int64')", ...),
+    ("bd.clean_stale_shared_memory()", "Leave it out: no shared memory is left behind.", ...),
     # anybody
     ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("ds.head(3)", "ds[:3]", ...),
@@ -201,6 +263,36 @@ def test_an_error_says_what_to_write(
     assert expected in problem
     if value is not ...:
         assert eval(expected, dict(names)) == value
+
+
+def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
+    ds = names["ds"]
+    with pytest.raises(ValueError, match=r"repeat\(\) without a number has no end"):
+        ds.repeat(-1)
+    with pytest.raises(ValueError, match=r"it comes first, then the number of workers: shard\(0, 4\)"):
+        ds.shard(4, 1)
+    with pytest.raises(KeyError, match="no feature 'label'; known are 'id', 'key', 'text'"):
+        ds.features["label"]
+    for split, hint in (("val", "'test', 'train'"), ("train[0.1:]", "A share is a percentage, such as '10%'")):
+        with pytest.raises(bd.errors.SplitError, match=hint):
+            names["builder"].as_dataset(split)
+
+
+def test_the_datasets_of_all_splits_are_a_dict_that_says_how_to_get_one(names: dict[str, Any]) -> None:
+    datasets = bd.load("d", data_dir=names["data_dir"])
+    assert isinstance(datasets, dict)
+    assert list(datasets) == ["train", "test"]
+    assert not hasattr(datasets, "_repr_html_")
+    assert list(pickle.loads(pickle.dumps(datasets))) == ["train", "test"]
+    with pytest.raises(KeyError, match="no split 'trian'; it has 'train', 'test'. Did you mean 'train'"):
+        datasets["trian"]
+
+
+def test_a_dataset_that_names_others_by_its_features_can_be_pickled(names: dict[str, Any]) -> None:
+    ds = names["ds"]
+    assert repr(pickle.loads(pickle.dumps(ds))) == repr(ds)
+    assert not hasattr(ds.map(lambda example: example["id"]), "text_of_another")
+    assert copy.copy(ds.features) == ds.features
 
 
 def test_a_version_in_place_of_a_config_and_a_directory_in_place_of_a_name(names: dict[str, Any]) -> None:
@@ -246,7 +338,8 @@ def test_names_that_exist_are_none_of_other_libraries(names: dict[str, Any]) -> 
     assert not hasattr(names["stream"], "set_epoch")  # by which Accelerate and others ask for an ability
 
 
-TABLES = {**foreign_names.ATTRIBUTES, **foreign_names.ARGUMENTS}
+TABLES = {**foreign_names.ATTRIBUTES, **foreign_names.ARGUMENTS, "command": foreign_names.COMMANDS}
+TABLES |= {f"format to {use}": table for use, table in foreign_names.FORMATS.items()}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -259,13 +352,15 @@ def test_a_table_has_each_name_once(table: str) -> None:
 def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -> None:
     """Code in advice is Python or a command, and names what exists."""
     fields = {"ds": "ds", "info": "info", "stream": "stream", "iterator": "iterator", "builder": "builder"}
-    for name, row in advice.rows_of(TABLES[table]).items():
+    for name, row in advice.rows_of({key: text.replace(" {args}", "") for key, text in TABLES[table].items()}).items():
         sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
         for code in re.findall(r"`([^`]+)`", sentence):
+            if code.startswith("--") or (table == "command" and " " not in code):
+                continue  # options are tested by tests/cli/test_foreign_commands.py
             if code.startswith("beam-datasets"):
                 command, *words = shlex.split(code)[1:]
                 assert command in COMMANDS, code
-                if command == "build" and words[0].isidentifier() and words[0].islower():
+                if command == "build" and words and words[0].isidentifier() and words[0].islower():
                     options = {word for word in words if word.startswith("--")} - {"--data_dir"}
                     assert options <= option_names(words[0]), code
             elif not code.startswith(("import ", "from ", "for ", "with ")):

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from beam_datasets._version import __version__
-from beam_datasets.cli.options import Parser, UsageError, comma_separated
+from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_underscores
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.display import progress
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
@@ -184,10 +184,15 @@ def _run_command(args: list[str]) -> int:
     if not args:
         parser.print_help()
         return USAGE
+    if args[0] == "help":  # as git and pip take it
+        args = [*args[1:2], "--help"]
     chosen = parser.parse_args(args)
     if chosen.command not in COMMANDS:
-        near = did_you_mean(chosen.command, COMMANDS)
-        raise UsageError(f"unknown command {chosen.command!r}; expected {', '.join(COMMANDS)}.{near}")
+        from beam_datasets.advice import instead_of_command
+
+        near = did_you_mean(chosen.command, COMMANDS).strip()
+        hint = instead_of_command(chosen.command, with_underscores(chosen.arguments)) or near
+        raise UsageError(f"unknown command {chosen.command!r}; expected {', '.join(COMMANDS)}. {hint}".strip())
     module, function = COMMANDS[chosen.command]
     code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(chosen.arguments)
     return code

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,14 +143,25 @@ class Parser(argparse.ArgumentParser):
         """
         parsed, rest = self.parse_known_args(args, namespace)
         if rest:
-            near = near_option(rest[0], self)
-            if not rest[0].startswith("-") and "--data_dir" in self._option_string_actions:
-                near = near or f" Did you mean '--data_dir {rest[0]}'?"
+            near = near_option(rest, self) or self._option_of(rest[0])
             self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
         return parsed
 
+    def _option_of(self, text: str) -> str:
+        """Returns ` Did you mean '--data_dir x'?`, or another option that may be meant by an argument x without one."""
+        known = self._option_string_actions
+        if "--from" in known and re.search(r"\.\w+$", text):
+            return f" Files are given by --from FORMAT --pattern {shlex.quote(text)}, where FORMAT is csv, jsonl, ..."
+        is_path = "/" in text or text.startswith(".") or os.path.exists(text)
+        option = "--split" if "--split" in known and not is_path else "--data_dir"
+        return f" Did you mean '{option} {shlex.quote(text)}'?" if option in known and text[:1] != "-" else ""
+
     def error(self, message: str) -> Any:
         """Raises a UsageError with the message and the usage; argparse calls it for invalid arguments."""
+        if choice := re.match(r"argument --format: invalid choice: '(.*?)'", message):
+            from beam_datasets.advice import instead_of_format
+
+            message = f"{message}. {instead_of_format('export', choice[1])}"
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
 
 
@@ -342,7 +354,11 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     if not options:
         return
     beam = _beam_parser()
-    _, unknown = beam.parse_known_args(list(options))
+    parsed, unknown = beam.parse_known_args(list(options))
+    for label in getattr(parsed, "labels", None) or []:
+        if "=" not in label:  # of Dataflow's jobs; Beam would ignore it elsewhere
+            hint = near_option(["--label", label], parser)
+            raise UsageError(f"--label {label}: expected KEY=VALUE, a label of a job on Dataflow, got {label!r}.{hint}")
     if not unknown:
         return
     first = unknown[0]
@@ -361,15 +377,28 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         )
     raise UsageError(
         f"unknown option {first.partition('=')[0]}: neither this command nor Beam has it."
-        f"{near_option(first, parser, beam)} See {parser.prog} --help; arguments "
+        f"{near_option(unknown, parser, beam)} See {parser.prog} --help; arguments "
         "after a lone -- go to Beam unchecked."
     )
 
 
-def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
-    """Returns ` Did you mean '--option'?` for the nearest option of the parsers; '' if none is similar."""
-    parsed = [option for parser in parsers for option in parser._option_string_actions]
-    return did_you_mean(text.partition("=")[0], parsed, cutoff=0.7)  # all begin with --
+def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:
+    """Returns ` Use `--option VALUE`.` or ` Did you mean '--option'?` for an unknown option; '' if none is similar.
+
+    Args:
+        args: the arguments from the unknown option on.
+        parsers: the parser of the command, and others whose options may be meant.
+    """
+    from beam_datasets.advice import instead_of_option
+
+    option, equals, value = args[0].partition("=")
+    following = args[1] if len(args) > 1 and not args[1].startswith("-") else None
+    command = (parsers[0].prog or "").partition(" ")[2]
+    known = [name for parser in parsers for name in parser._option_string_actions]
+    here = {*parsers[0]._option_string_actions, *OF_EVERY_COMMAND}
+    if foreign := instead_of_option(command, option, value if equals else following, here):
+        return f" {foreign}"
+    return did_you_mean(option, known, cutoff=0.7)  # all begin with --
 
 
 def _beam_parser() -> argparse.ArgumentParser:

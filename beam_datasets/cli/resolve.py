@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
+from beam_datasets.advice import instead_of_format
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import did_you_mean
 from beam_datasets.metadata.names import DatasetName, Scalar
@@ -124,9 +125,10 @@ def _by_name(name: str) -> type[DatasetBuilder]:
     if os.path.isdir(name):
         return _builder_of(_load_file(builder_file(name)), None)
     known = {*registered, *known_names()}
-    near = did_you_mean(name, [*known, *(f"{module}.py" for module in _datasets_in("."))])
+    near = did_you_mean(name, [*known, *(f"{module}.py" for module in _datasets_in("."))]).strip()
+    hint = instead_of_format("build", name) or near
     raise UsageError(
-        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{near} "
+        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{hint and f' {hint}'} "
         "A file is given by its path: path/to/my_dataset.py"
     )
 

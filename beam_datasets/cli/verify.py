@@ -17,6 +17,7 @@ from beam_datasets.cli.options import (
     check_beam_options,
     engine_options,
     given,
+    near_option,
     until_dashes,
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say
@@ -77,7 +78,9 @@ def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], pars
         parser: parser whose `error` ends the process.
     """
     if unknown_args and not parsed.beam:
-        parser.error(f"unknown option {unknown_args[0]}; options of Beam need --beam")
+        parser.error(
+            f"unknown option {unknown_args[0]}; options of Beam need --beam.{near_option(unknown_args, parser)}"
+        )
     needs = {
         "--from": (parsed.copy, "--repair"),
         "--from_storage_options": (parsed.copy_storage_options, "--repair"),

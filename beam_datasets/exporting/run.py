@@ -15,6 +15,7 @@ from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
+from beam_datasets.advice import instead_of_format
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
@@ -44,7 +45,7 @@ from beam_datasets.generate.progress import watch
 from beam_datasets.generate.runs import EXPORT_FILE, Run
 from beam_datasets.generate.shard_writer import WrittenShard, new_dir
 from beam_datasets.materializing.copying import SplitCopy, plan_copy
-from beam_datasets.materializing.plan import check_unchanged, plan_job, record_names, target_dir
+from beam_datasets.materializing.plan import check_source, check_unchanged, plan_job, record_names, target_dir
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
@@ -80,9 +81,11 @@ def plan_export(
         BeamDatasetsError: it cannot be done; the message contains the reason.
         ValueError: a name or a number is unusable.
     """
+    check_source(source)
     target = target_dir(to, storage_options)
     if format not in FORMATS:
-        known = f"known are {', '.join(FORMATS)}.{did_you_mean(format, FORMATS)}"
+        hint = instead_of_format("export", format) or did_you_mean(format, FORMATS).strip()
+        known = f"known are {', '.join(FORMATS)}. {hint}".strip()
         raise BeamDatasetsError(f"unknown format {format!r}; {known}")
 
     def located(path: NameOrDir) -> str:

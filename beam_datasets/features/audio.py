@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.base import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _FLAC_DTYPES = ("uint8", "int16", "int32")  # of files that TFDS decodes by TensorFlow I/O
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False)
 class Audio(Leaf):
     """Samples of sound. Decodes to an array of shape (samples,) or (samples, channels).

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
@@ -30,6 +31,7 @@ from beam_datasets.features.numbers import array_maker, check_unmasked, number_c
 from beam_datasets.features.tensor import Scalar
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False, init=False)
 class ClassLabel(Leaf):
     """The index of a class. Takes the index, the name of the class, or -1 for 'no label'. Decodes to np.int64.

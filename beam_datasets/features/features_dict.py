@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from beam_datasets.advice import missing_attribute
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
@@ -74,7 +75,21 @@ class FeaturesDict(FeatureConnector):
         return self.features.items()
 
     def __getitem__(self, name: str) -> FeatureConnector:
-        return self.features[name]
+        try:
+            return self.features[name]
+        except KeyError:
+            known = ", ".join(map(repr, self.features)) or "none"
+            raise FeatureKeyError(
+                f"no feature {name!r}; known are {known}.{did_you_mean(name, self.features)}"
+            ) from None
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises an AttributeError, which says how to get a feature, and names what replaces foreign names."""
+            if name in vars(self).get("features", ()):
+                raise AttributeError(f"FeaturesDict has no attribute {name!r}. Use `features[{name!r}]`.", name=name)
+            raise missing_attribute("features_dict", self, name) or _no_attribute(self, name)
 
     def __contains__(self, name: object) -> bool:
         return name in self.features
@@ -336,3 +351,8 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
             raise FeatureKeyError(f"{where}the example's features differ from the dataset's: {', '.join(problem)}")
 
     return check
+
+
+def _no_attribute(obj: object, name: str) -> AttributeError:
+    """Returns the error that Python raises for a missing attribute."""
+    return AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj)

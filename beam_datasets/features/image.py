@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
@@ -53,6 +54,7 @@ CHECKS = ("structure", "decode")
 _DTYPES = {"png": ("uint8", "uint16", "float32"), "jpeg": ("uint8",), None: ("uint8", "uint16", "float32")}
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False)
 class Image(Leaf):
     """An image. Decodes to an array of shape (height, width, channels); a GIF to (frames, height, width, channels).

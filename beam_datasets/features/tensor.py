@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
@@ -55,6 +56,7 @@ class Encoding(Enum):
     ZLIB = "zlib"
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False)
 class Tensor(Leaf):
     """Numbers or strings of one dtype and a shape.
@@ -303,6 +305,7 @@ def _type_to_feature(dtype: type, name: str = "") -> FeatureConnector:
     return to_feature.dispatch(object)(dtype, name)
 
 
+@names_foreign_constructor_arguments
 class Scalar(Tensor):
     """One number or string: a Tensor of shape ().
 
@@ -371,6 +374,7 @@ def _bound_to_json(key: str, bound: Any) -> str:
     raise FeatureTypeError(f"{key}={bound!r} cannot be saved: features.json has only integers for bounds")
 
 
+@names_foreign_constructor_arguments
 class Text(Tensor):
     """Text, stored as UTF-8; bytes are accepted and stored unchanged. Decodes to bytes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.arguments import integer
+from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
@@ -183,6 +184,25 @@ def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Ite
     return replace(lineage, splits=counted)
 
 
+def check_source(source: object) -> None:
+    """Checks that a source is given by its name or directory.
+
+    Raises:
+        TypeError: it is something else, such as a Dataset.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(
+            f"source: expected the name or directory of a published dataset, got {shown(source)}. A slice is given by "
+            "its expression, as in split='train[:10%]'."
+        )
+
+
+def _check_salt(reshuffle: object) -> None:
+    """Checks that the salt of a new order is text; None is no salt."""
+    if reshuffle is not None and not isinstance(reshuffle, str):
+        raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
+
+
 def plan_job(
     source: NameOrDir,
     *,
@@ -209,8 +229,8 @@ def plan_job(
         ValueError: a name cannot be parsed, or there are options of a store for a local path.
         TypeError: `reshuffle` is not text.
     """
-    if reshuffle is not None and not isinstance(reshuffle, str):
-        raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
+    check_source(source)
+    _check_salt(reshuffle)
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [root, None]

@@ -18,11 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets.advice import advised_getattr, names_foreign_arguments
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
 from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
@@ -63,8 +64,18 @@ class AbsoluteInstruction:
         return None if self.stop == self.num_examples else self.stop
 
 
-class Split(str):
+class _SplitNames(type):
+    """Metaclass of `Split`: a missing name of another library is an error with its replacement."""
+
+    if not TYPE_CHECKING:
+        __getattr__ = advised_getattr("split_names")
+
+
+class Split(str, metaclass=_SplitNames):
     """The name of a split, and the names that most datasets have."""
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("split_names")
 
     TRAIN: Split
     VALIDATION: Split
@@ -315,6 +326,7 @@ class EvenSplit(AbstractSplit):
         return AbsoluteInstruction(whole.splitname, start, stop, whole.num_examples)
 
 
+@names_foreign_arguments("even_splits")
 def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[AbstractSplit]:
     """Returns n expressions that divide a split into parts of equal size, without overlap.
 
@@ -439,7 +451,9 @@ def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
     try:
         value = float(number) if unit == "%" else int(number)
     except ValueError:
-        raise SplitError(f"split {whole!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.") from None
+        hint = " A share is a percentage, such as '10%'." if "." in number and "%" not in item else ""
+        message = f"split {whole!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.{hint}"
+        raise SplitError(message) from None
     if abs(value) > _MAX_INDEX:
         raise SplitError(f"split {whole!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
     return value, unit
@@ -579,6 +593,9 @@ class SplitInfo:
         """Returns a copy with some attributes changed."""
         return dataclasses.replace(self, **changes)
 
+    if not TYPE_CHECKING:
+        __getattr__ = advised_getattr("split")
+
     def __repr__(self) -> str:
         return f"<SplitInfo num_examples={self.num_examples or 'unknown'}, num_shards={self.num_shards}>"
 
@@ -638,6 +655,9 @@ class SubSplitInfo:
     def filepaths(self) -> list[str]:
         """The paths of the same shards."""
         return [_path(self.directory, name) for name in self.filenames]
+
+    if not TYPE_CHECKING:
+        __getattr__ = advised_getattr("split")
 
     def __repr__(self) -> str:
         return f"<SubSplitInfo num_examples={self.num_examples}, num_shards={self.num_shards}>"
@@ -732,6 +752,9 @@ class SplitDict(Mapping[str, SplitInfo]):
             dataset_name=self.dataset_name if dataset_name is None else dataset_name,
             count_bytes=count_bytes or self._count_bytes,
         )
+
+    if not TYPE_CHECKING:
+        __getattr__ = advised_getattr("splits")
 
     def __repr__(self) -> str:
         return f"SplitDict({self._splits!r})"

@@ -155,6 +155,8 @@ class Dataset(ReadPlan, Frameworks):
         Args:
             epochs: number of epochs, at least 0; None for endless repetition.
         """
+        if isinstance(epochs, int) and epochs < 0:
+            raise ValueError(f"epochs must be at least 0, got {epochs}. repeat() without a number has no end.")
         return self._with(Repeat(self._operation, None if epochs is None else integer("epochs", epochs, at_least=0)))
 
     @names_foreign_arguments("skip")
@@ -322,6 +324,7 @@ class Dataset(ReadPlan, Frameworks):
             pad_length=pad_length,
         )
 
+    @names_foreign_arguments("pack")
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
@@ -470,6 +473,7 @@ class Dataset(ReadPlan, Frameworks):
     def __iter__(self) -> DatasetIterator:
         return self.iterate()
 
+    @names_foreign_arguments("iterate")
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> DatasetIterator:
         """Returns an iterator.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.advice import advised_getattr, instead_of, missing_attribute, names_foreign_arguments
@@ -18,6 +19,15 @@ class _NamesForeign(type):
             """Raises an AttributeError, which names the replacement of a method of another library."""
             raise missing_attribute("ds", cls, name) or AttributeError(f"{cls.__name__} has no attribute {name!r}")
 
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Returns a new object; values that other libraries make datasets of are an error."""
+            if not args or isinstance(args[0], (str, bytes, list, tuple, dict, os.PathLike)):
+                raise TypeError(
+                    f"{cls.__name__}(): expected to be called by this package. Use `bd.load(name, split='train')` "
+                    "for a published dataset, and `bd.DatasetBuilder` to make one of rows."
+                )
+            return super().__call__(*args, **kwargs)
+
 
 class Frameworks(metaclass=_NamesForeign):
     """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
@@ -25,7 +35,25 @@ class Frameworks(metaclass=_NamesForeign):
     _has_positions = True  # adapters can divide them; a stream has no positions
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-        __getattr__ = advised_getattr("ds")
+        _advise = advised_getattr("ds")
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises an AttributeError, with advice for foreign names and names of features."""
+            if not name.startswith("_") and name in self._feature_names():
+                message = (
+                    f"{type(self).__name__} has no attribute {name!r}. Use `[e[{name!r}] for e in ds]` for a feature"
+                )
+                raise AttributeError(f"{message}, or `ds.batch(32)`, whose items have arrays of it.", name=name)
+            return self._advise(name)
+
+    def _feature_names(self: Any) -> Collection[str]:
+        """Returns the names of the features; () if the items have other ones."""
+        if "_steps" not in vars(self):  # while it is unpickled
+            return ()
+        try:
+            return tuple(self.features)
+        except (TypeError, ValueError, AttributeError):
+            return ()
 
     def _repr_html_(self) -> str:
         """Returns a table for notebooks: of the first examples, or of the arrays of the first batch."""
@@ -96,6 +124,7 @@ class Frameworks(metaclass=_NamesForeign):
             epoch=epoch,
         )
 
+    @names_foreign_arguments("as_tf_dataset")
     def as_tf_dataset(
         self: Any,
         *,
@@ -132,6 +161,7 @@ class Frameworks(metaclass=_NamesForeign):
 
         return as_tf_dataset(self, output_signature=output_signature, state=state, fill=fill, epoch=epoch)
 
+    @names_foreign_arguments("as_jax")
     def as_jax(self: Any, *, device: Any = None, fill: Any = None, epoch: int = 0) -> Any:
         """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
 

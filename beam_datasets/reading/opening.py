@@ -19,6 +19,7 @@ from beam_datasets.errors import (
     FeatureError,
     MetadataError,
     PathNotFoundError,
+    did_you_mean,
     without_passwords,
 )
 from beam_datasets.features.decode import with_str
@@ -38,6 +39,27 @@ Path = str | os.PathLike[str]
 Options = Mapping[str, Any] | None
 
 _MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bits
+
+
+class DatasetsBySplit(dict[str, Any]):
+    """The datasets of all splits, by name. Methods of a dataset are errors that say how to get one."""
+
+    def __missing__(self, split: object) -> Any:
+        """Raises a KeyError that lists the splits."""
+        known = ", ".join(map(repr, self))
+        hint = did_you_mean(split, self)
+        raise KeyError(f"no split {shown(split)}; it has {known}.{hint} A slice is bd.load(..., split='train[:10%]')")
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises an AttributeError; if a dataset has the attribute, it says how to get a dataset."""
+            split = name if name in self else next(iter(self), "train")
+            attribute = "" if name in self else f".{name}"
+            hint = f" Use `datasets[{split!r}]{attribute}`, or `bd.load(..., split={split!r})`, which is one dataset."
+            if name.startswith("_"):  # as Python and IPython ask for
+                hint = ""
+            raise AttributeError(f"a dict of the datasets of all splits has no attribute {name!r}.{hint}", name=name)
 
 
 class ReadOnlyBuilder:
@@ -141,6 +163,7 @@ class ReadOnlyBuilder:
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
+    @names_foreign_arguments("as_dataset")
     def as_dataset(
         self,
         split: Any = None,
@@ -171,7 +194,8 @@ class ReadOnlyBuilder:
             SplitError: an expression is invalid, or does not fit the dataset.
             ValueError: the other arguments do not fit the dataset; or batch_size is -1, and the slice is empty.
         """
-        if split is None:
+        is_all = split is None
+        if is_all:
             split = {name: ReadInstruction(name) for name in self.info.splits}
         config, shuffle_files = read_config_of(read_config), boolean("shuffle_files", shuffle_files)
         if text not in ("bytes", "str"):
@@ -194,7 +218,8 @@ class ReadOnlyBuilder:
                 )
             return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
-        return map_splits(open_split, split)
+        opened = map_splits(open_split, split)
+        return DatasetsBySplit(opened) if is_all else opened
 
     def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
         """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""

@@ -357,6 +357,7 @@ class Stream:
             check_names("batch_by_length()", [length], self._steps, have_length=True)
         return self._append(link)
 
+    @names_foreign_arguments("pack")
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:

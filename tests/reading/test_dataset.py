@@ -282,7 +282,7 @@ def test_iterators_say_how_to_go_on_elsewhere(builder: Any, taken: int, copied: 
         (
             lambda d: d.shuffle(1000, seed=3),
             TypeError,
-            r"shuffle\(\): multiple values for argument 'seed'. Use .*shuffle\(seed=0, window=1000\)",
+            r"shuffle\(\): multiple values for argument 'seed'. Use .*shuffle\(seed=3, window=1000\)",
         ),
         (lambda d: d.shuffle(), TypeError, r"missing a required argument: 'seed'. Use .*shuffle\(seed=0\)"),
         (lambda d: d.shuffle(buffer_size=9), TypeError, r"shuffle\(seed=0, window=9\)"),

@@ -90,7 +90,10 @@ class Share:
             number = integer(name, getattr(self, name), at_least=least, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
         if not 0 <= self.worker_index < self.worker_count:
-            raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}")
+            raise ValueError(
+                f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}; it comes first, then the "
+                "number of workers: shard(0, 4)"
+            )
 
     @classmethod
     def even(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:

@@ -1,0 +1,101 @@
+"""Commands, options and formats that users of other tools type: the error says what to type here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from beam_datasets import advice, foreign_names
+from beam_datasets.cli import append, build, head, materialize, stats, verify
+from beam_datasets.cli.history import PRUNE
+from beam_datasets.cli.main import COMMANDS, main
+from beam_datasets.cli.materialize import EXPORT
+from tests.files.in_process import option_names
+
+GUESSES = [
+    ("ls --data_dir 'my data'", "Use `beam-datasets list --data_dir 'my data'`."),
+    ("show digits --data-dir d", "Use `beam-datasets info digits --data_dir d`, and `beam-datasets head digits`"),
+    ("rm --data_dir d digits", "Use `beam-datasets prune digits --keep 1`"),
+    ("download digits", "`bd.load('digits', data_dir='gs://bucket/data')`"),
+    ("convert digits", "Use `beam-datasets export digits --format parquet --to DIR`"),
+    ("push digits s3://bucket", "Use `beam-datasets materialize digits --source_data_dir FROM --data_dir TO`"),
+    ("validate digits", "Use `beam-datasets verify digits`."),
+    ("repair digits", "Use `beam-datasets verify digits --repair`."),
+    ("tail digits -n 3", "Use `beam-datasets head digits -n 3`."),
+    ("init digits", "Use `beam-datasets new digits`."),
+    ("download-and-prepare digits.py", "Use `beam-datasets build digits.py`."),
+    ("ui", "Use `beam-datasets explore`."),
+    ("compare {} {x}", "Use `beam-datasets diff '{}' '{x}'`."),
+    ("build csv --file a.csv", "Use `--pattern a.csv`."),
+    ("build csv --data-files='a b.csv'", "Use `--pattern 'a b.csv'`."),
+    ("build csv --pattern a.csv --sep ';'", "Use `--delimiter ';'`."),
+    ("build csv --pattern a.csv --na_values NA", "Use `--missing NA`."),
+    ("build csv --pattern a.csv --index_col id", "Use `--key id`."),
+    ("build csv --pattern a.csv --dtype price=float", "Use `--feature NAME=TYPE`"),
+    ("build csv --pattern a.csv --usecols a,b", "Use `--feature NAME=drop`"),
+    ("build csv --pattern a.csv --names a,b", "Use `--columns a,b,c`"),
+    ("build csv --pattern a.csv --nrows 5", "Use `--max_examples_per_split 5`."),
+    ("build csv --pattern a.csv --on_bad_lines skip", "Use `--skip_bad`."),
+    ("build csv --pattern a.csv --test_size 0.2", "Use `--split train=80% --split test=20%`."),
+    ("build csv --pattern a.csv --target kind", "Use `--feature kind=class`"),
+    ("build csv --pattern a.csv --label kind", "Use `--feature kind=class`"),
+    ("build csv --pattern a.csv --date_format %d.%m.%Y", "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"),
+    ("build csv --pattern a.csv --parse_dates day", "np.datetime64(e['day'].decode())"),
+    ("build csv --pattern a.csv --seed 3", "Leave it out: the keys decide the order."),
+    ("build csv --pattern a.csv --output_dir out", "Use `--data_dir out`."),
+    ("build csv --pattern a.csv --num_proc 8", "Use `--num_workers 8`."),
+    ("build csv --pattern a.csv --force", "Use `--overwrite`."),
+    ("build csv --pattern a.csv --format parquet", "Use `beam-datasets export NAME --format parquet --to DIR`"),
+    ("build csv --pattern a.csv -v", "Use `--debug` for the traceback"),
+    ("build image_folder --root a --resize 224", "Leave it out: images are stored as they are."),
+    ("build json --pattern a.json", "Use `beam-datasets build jsonl`."),
+    ("build audio_folder --root a", "Use `beam-datasets build sound_folder`."),
+    ("build excel --pattern a.xlsx", "pandas.read_excel"),
+    ("build mnist", "Use `tfds.load('mnist')`"),
+    ("head digits --limit 3", "Use `--count 3`."),
+    ("head digits train", "Did you mean '--split train'?"),
+    ("stats digits --columns a", "Use `--features a`."),
+    ("verify digits --fix", "Use `--repair`."),
+    ("export digits --format csv --to out", "Use `bd.load(name, split='train').to_pandas().to_csv('train.csv')`"),
+    ("materialize digits --output out", "Use `--data_dir out`."),
+    ("materialize digits --name few", "Use `--to few`."),
+    ("append digits --data new.csv", "Use `--from csv --pattern new.csv`"),
+    ("append digits new.csv", "--from FORMAT --pattern new.csv"),
+    ("prune digits --keep_last 3 --keep 2", "Use `--keep 3`."),
+]
+
+
+@pytest.mark.parametrize("guess, expected", GUESSES, ids=[guess for guess, _ in GUESSES])
+def test_an_error_says_what_to_type(capsys: pytest.CaptureFixture[str], guess: str, expected: str) -> None:
+    assert main(shlex.split(guess)) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_help_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == main(["help", "build"]) == 0
+    assert "usage: beam-datasets build" in capsys.readouterr().out
+
+
+def test_each_option_of_the_table_is_one_of_a_command() -> None:
+    commands = {"build": build.COMMAND, "append": append.COMMAND, "export": EXPORT, "head": head.HEAD}
+    commands |= {
+        "materialize": materialize.MATERIALIZE,
+        "stats": stats.COMMAND,
+        "verify": verify.COMMAND,
+        "prune": PRUNE,
+    }
+    options = {name: set(command.parser()._option_string_actions) for name, command in commands.items()}
+    for file_format in ("csv", "image_folder", "sound_folder"):
+        options["build"] |= option_names(file_format)
+        options["append"] |= option_names(file_format)
+    every = {"--debug", "--quiet", "--runner"}.union(*options.values())
+    for text in foreign_names.OPTIONS:
+        command, _, _ = text.rpartition(": `--")
+        for option in re.findall(r"--\w+", text):
+            assert option in options.get(command, every), text
+
+
+def test_no_command_of_the_table_exists() -> None:
+    assert not advice.rows_of(foreign_names.COMMANDS).keys() & COMMANDS.keys()
