@@ -153,7 +153,8 @@ class RecordChecks:
         """Returns the checks for features; None for features means that they are not known."""
         if features is None:
             return cls(parse)
-        stored, names, files = decoding_check(features.stored()), names_check(features), damage_finder(features)
+        stored, names = decoding_check(features.stored()), names_check(features)
+        files = damage_finder(features, decode_flac=False)  # with `decode`, `each` decodes them
 
         def fits(record: Buffer) -> None:
             """Checks the names of the features in a record and their stored form; raises the errors of both checks."""

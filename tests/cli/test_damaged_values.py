@@ -14,7 +14,7 @@ from beam_datasets.features import image_codec
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.keys import hash_key
 from tests.diffing.versions import Made
-from tests.sounds import wav
+from tests.sounds import encoded, wav
 
 PIXELS = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
 PNG, JPEG = (image_codec.encode(PIXELS, kind) for kind in ("png", "jpeg"))
@@ -218,6 +218,28 @@ def test_export(made, places, run, tmp_path, format):
         code, _, err = run("export", made, *to, "--features", "zipped")
         assert (code, f"{places['unzipped']}: zipped: the stored bytes" in err) == (1, True)
         assert run("export", made, *to, "--features", "name")[0] == 0
+
+
+def test_a_damaged_frame_within_a_flac(run, tmp_path):
+    """Its structure is whole; only decoding finds it."""
+    flac = encoded(form="FLAC")
+    sounds = {"whole": flac, "flipped": with_flip(flac, len(flac) // 2), "last": flac}
+    tree = F.FeaturesDict({"name": F.Text(), "sound": F.Audio(lazy_decode=True)})
+    encode = F.compile_encoder(F.FeaturesDict({"name": F.Text(), "sound": BYTES}))
+    examples = {name: {"name": name, "sound": sound} for name, sound in sounds.items()}
+    published = Made(tree, {"train": examples}, num_shards=1, encode=encode).write(tmp_path, "1.0.0")
+    assert run("verify", published)[0] == 0
+    code, out, _ = run("verify", published, "--decode")
+    assert (code, out.count(": value: a stored value does not decode: sound: ")) == (1, 1)
+    code, out, _ = run("head", published, "--count", 9)
+    assert (code, out.count("does not decode: ")) == (1, 1)
+    found = json.loads(run("stats", published, "--json", "--no_save")[1])["slices"]["train"]["features"]
+    assert found["sound"]["damaged"] == 1
+    for format in ("parquet", "jsonl", "webdataset"):
+        to = ["--to", tmp_path / "out", "--format", format]
+        code, _, err = run("export", published, *to)
+        assert (code, "): sound: " in err, (tmp_path / "out").exists()) == (1, True, False)
+    assert run("export", published, *to, "--split", "train", "--features", "name")[0] == 0
 
 
 def test_check_against(made, tmp_path):
