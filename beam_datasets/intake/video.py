@@ -1,7 +1,8 @@
 """Frames of video files, extracted by the program ffmpeg: all of them, or an error.
 
 ffmpeg ends with status 0 if it has read a part of a damaged or truncated file, and reports the damage as messages. It
-does not notice that the end of an AVI, a GIF or an MPEG transport stream is missing, so their structure is checked.
+does not notice that the end of an AVI, a GIF, an Ogg file or an MPEG transport stream is missing, so their structure is
+checked. A transport stream has no end: one that was cut between two frames cannot be told from a shorter one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from beam_datasets.intake.image_formats import READABLE, format_of
 from beam_datasets.intake.images import check_image
 
 _GET_AGAIN = "Get the whole file again, or write what can be read to a new one: `ffmpeg -i FILE new.mp4`"
-_PACKET, _SYNC = 188, 0x47  # size and first byte of the packets of an MPEG transport stream
+_SYNC = 0x47  # first byte of the packets of an MPEG transport stream
+_PACKETS = ((188, 0), (192, 4))  # size of such packets, and offset of the first byte: in M2TS, a time precedes each
+_NUM_SYNCS = 4  # packets by which such a stream is recognized; a GIF begins with the same byte
+_ASF_HEADER = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")  # of WMV
+_ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
+_LAST_PAGE = 4  # flag of the last page of an Ogg stream
 _UNKNOWN_SIZE = 0xFFFFFFFF  # of a file whose writer could not go back to its header
 _DROPPED = re.compile(rb"^drop_frames=(\d+)$", re.MULTILINE)
 _SHOWN = 3  # messages of ffmpeg
@@ -74,25 +80,53 @@ def _check_structure(video: bytes) -> None:
     end = _declared_size(video)
     if end > len(video):
         raise InputError(f"expected {end:,} bytes, as the file declares, got {len(video):,}. {_GET_AGAIN}")
-    if video[:1] == video[_PACKET : _PACKET + 1] == bytes([_SYNC]) and len(video) % _PACKET:
-        raise InputError(
-            f"expected packets of {_PACKET} bytes, as in an MPEG transport stream, got {len(video):,} bytes. "
-            + _GET_AGAIN
-        )
+    for size, start in _PACKETS:
+        first_bytes = video[start : size * _NUM_SYNCS : size]
+        if first_bytes == bytes([_SYNC]) * _NUM_SYNCS and len(video) % size:
+            raise InputError(
+                f"expected packets of {size} bytes, as in an MPEG transport stream, got {len(video):,} bytes. "
+                + _GET_AGAIN
+            )
+    if video.startswith(b"OggS"):
+        _check_ogg(video)
+
+
+def _check_ogg(video: bytes) -> None:
+    """Checks that the pages of an Ogg file follow each other up to its end, and that each stream has its last page.
+
+    Raises:
+        InputError: the file is truncated or damaged.
+    """
+    position = 0
+    open_streams: set[bytes] = set()
+    while position < len(video):
+        num_segments = video[position + 26] if len(video) > position + 27 else 0
+        end = position + 27 + num_segments + sum(video[position + 27 : position + 27 + num_segments])
+        if video[position : position + 4] != b"OggS" or end > len(video):
+            raise InputError(f"byte {position}: expected a whole page of Ogg, got other bytes or the end. {_GET_AGAIN}")
+        stream = video[position + 14 : position + 18]
+        open_streams.add(stream)
+        if video[position + 5] & _LAST_PAGE:
+            open_streams.discard(stream)
+        position = end
+    if open_streams:
+        raise InputError(f"expected the last page of each stream of an Ogg file, got the end of the file. {_GET_AGAIN}")
 
 
 def _declared_size(video: bytes) -> int:
-    """Returns the offset at which the last chunk of an AVI file, or the last box of an MP4 file, ends; 0 for others."""
+    """Returns the offset at which an AVI, MP4 or WMV file must end by its own sizes; 0 for other files."""
     position = end = 0
     is_avi = video[:4] == b"RIFF" and video[8:12] == b"AVI "
-    while (
-        is_avi and video[position : position + 4] == b"RIFF" and position + 8 <= len(video)
-    ):  # a long file has several
+    while is_avi and video[position : position + 4] == b"RIFF" and position + 8 <= len(video):  # a long one has several
         (size,) = struct.unpack_from("<I", video, position + 4)
         if size in (0, _UNKNOWN_SIZE):
             return 0
         end = position + 8 + size
         position = end + size % 2
+    properties = video.find(_ASF_PROPERTIES, 0, 1 << 16) if video.startswith(_ASF_HEADER) else -1
+    if properties >= 0 and properties + 92 <= len(video):
+        size, flags = struct.unpack_from("<40xQ40xI", video, properties)
+        return 0 if flags & 1 else size  # the flag: it was broadcast, so its size was not known
     is_mp4 = video[4:8] == b"ftyp"
     while is_mp4 and position + 8 <= len(video):
         (size,) = struct.unpack_from(">I", video, position)
