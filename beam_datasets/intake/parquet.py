@@ -28,6 +28,7 @@ MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
+_HAS_WIDE_INTEGERS = "Integers with more than 64 bits"  # the beginning of an error of pyarrow
 _DAMAGED = "The file is damaged; write it again"
 
 # Before these versions, statistics of types without a sign were wrong (PARQUET-686), and those of bytes (PARQUET-251).
@@ -70,6 +71,8 @@ class ParquetContent:
             self.num_rows: int = metadata.num_rows
             self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         except Exception as error:
+            if _HAS_WIDE_INTEGERS in str(error):
+                raise InputError(f"{path}: {_wide_integers(stream)}") from error
             problem = _problem(stream, path, error)
             raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
         self._check()
@@ -383,6 +386,20 @@ def _num_leaves(kind: Any) -> int:
         else:
             count += 1
     return count
+
+
+def _wide_integers(stream: Any) -> str:
+    """Returns an error text about a file with integers of 128 bits, which names the columns that may have them.
+
+    Polars writes them as 16 bytes, and their type in the schema of Arrow only, which pyarrow does not read then.
+    """
+    schema = _without_arrow_types(stream).metadata.schema
+    columns = [schema.column(leaf) for leaf in range(len(schema))]
+    wide = [repr(each.path) for each in columns if each.length == 16 and each.logical_type.type == "NONE"]
+    return (
+        f"expected integers of up to 64 bits, got a type of more, which pyarrow does not read, in the column "
+        f"{' or '.join(wide)}. Write it as text, decimal numbers or int64, in Polars by `cast(pl.String)`"
+    )
 
 
 def _problem(stream: Any, path: str, error: Exception) -> str:

@@ -66,6 +66,23 @@ def test_what_is_no_parquet_file(change, why):
     assert "\n" not in str(caught.value)
 
 
+def test_integers_of_128_bits():
+    """The error names their columns, and its advice works."""
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"id": [1], "x": pl.Series([2**70], dtype=pl.Int128)})
+
+    def content_of(frame):
+        frame.write_parquet(stream := io.BytesIO())
+        return opened(stream.getvalue())
+
+    with pytest.raises(InputError, match=r"^in/a\.parquet: expected integers of up to 64 bits, .* column 'x'\. Write"):
+        content_of(frame)
+    nested = frame.select("id", pl.struct("x").alias("s"), pl.concat_list("x").alias("l"))
+    with pytest.raises(InputError, match=r"in the column 's\.x' or 'l\.list\.element'"):
+        content_of(nested)
+    assert content_of(frame.with_columns(pl.col("x").cast(pl.String))).num_rows == 1
+
+
 def test_compressed_as_a_whole():
     class NoSeek(io.BytesIO):
         def seekable(self):
