@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
 
-_PASSWORD = re.compile(r"(?<=://)[^\s/@:]*:[^\s/]*@|(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@")
+_PASSWORD = re.compile(r"(?<=://)[^\s/@:?#]*:[^\s/?#]*@|(?<=http://)[^\s/?#]*@|(?<=https://)[^\s/?#]*@", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
@@ -39,10 +39,10 @@ class BeamDatasetsError(Exception):
     known where it is raised; the others are None.
 
     Attributes:
-        problem: the message without location and advice.
+        problem: the message without location and advice; of an error from an engine's worker, the whole message.
         path: the file, directory or URL.
         line: number of the line in the file, from 1.
-        offset: the byte in the file, from 0; of a record its first one.
+        offset: offset in the file in bytes; of a record, that of its first byte.
         record: number of the record in the file, from 0.
         feature: name of the feature, with slashes for nested ones.
         split: name of the split.
@@ -70,6 +70,7 @@ class BeamDatasetsError(Exception):
         path: str | None = None,
         line: int | None = None,
         offset: int | None = None,
+        record: int | None = None,
         feature: str | None = None,
         split: str | None = None,
         key: object = None,
@@ -77,42 +78,67 @@ class BeamDatasetsError(Exception):
         got: str | None = None,
         advice: str | None = None,
     ) -> None:
-        """Composes the message: `<path>, line <line>: <feature>: expected <expected>, got <got>. <advice>`.
+        """Composes the message: `<path>, byte <offset> (record <record>): <feature>: <problem>. <advice>`.
+
+        Each argument sets the attribute of its name; None leaves it out.
 
         Args:
-            *problem: the text between location and advice; without it, the text is made of `expected` and `got`.
-            path: the attribute, as all others; None leaves it out of the message.
-            line: number of the line, which is shown after the path.
-            offset: the byte, which is shown after the path.
-            feature: name of the feature; '' for the whole example, which is not shown.
-            split: name of the split, which is not shown.
-            key: the key of the example, which is not shown.
-            expected: what was expected.
-            got: what was there instead.
-            advice: a sentence after the problem.
+            *problem: the problem; further arguments become items of `args`. Without it, the problem is
+                `expected <expected>, got <got>`.
+            path: a part of the message.
+            line: a part of the message, after the path, as `line 3`.
+            offset: a part of the message, after the path, as `byte 3`.
+            record: a part of the message, after the path, as `(record 3)`.
+            feature: a part of the message; '' for the whole example, which is not shown.
+            split: is not a part of the message.
+            key: is not a part of the message.
+            expected: a part of the message without `problem`.
+            got: a part of the message without `problem`.
+            advice: the last sentence of the message.
         """
         facts = {
-            "path": path, "line": line, "offset": offset, "feature": feature, "split": split, "key": key,
-            "expected": expected, "got": got, "advice": advice,
+            "path": path, "line": line, "offset": offset, "record": record, "feature": feature, "split": split,
+            "key": key, "expected": expected, "got": got, "advice": advice,
         }  # fmt: skip
         for name, fact in facts.items():
-            if fact is not None:  # which is the attribute of the class
+            if fact is not None:  # the default, which the class has
                 setattr(self, name, without_passwords(fact) if isinstance(fact, str) else fact)
         if expected is not None and got is not None and not problem:
             problem = (f"expected {expected}, got {got}",)
         self.problem = without_passwords(str(problem[0])) if problem else ""
-        places = [f"{path}", f"line {line}", f"byte {offset}"]
-        location = ", ".join(text for text, fact in zip(places, (path, line, offset)) if fact is not None)
+        location = ", ".join(
+            f"{before}{fact}" for before, fact in (("", path), ("line ", line), ("byte ", offset)) if fact is not None
+        )
+        if record is not None:
+            location += f" (record {record})"
         before = "".join(f"{text}: " for text in (location, feature) if text)
         if before or advice:
-            problem = (f"{before}{problem[0] if problem else ''}{f'. {advice}' if advice else ''}", *problem[1:])
+            sentences = [f"{before}{self.problem}".removesuffix("." if advice else ""), advice]
+            problem = (". ".join(filter(None, sentences)), *problem[1:])
         super().__init__(*(without_passwords(text) if isinstance(text, str) else text for text in problem))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
 
     def with_message(self, message: str) -> Self:
         """Returns a copy of the error with the same facts and another message."""
         error = copy.copy(self)
         error.args = (without_passwords(message),)
         return error
+
+
+def _restore(kind: type[BeamDatasetsError], args: tuple[object, ...], facts: dict[str, object]) -> BeamDatasetsError:
+    """Returns an error that was pickled, without composing its message again.
+
+    Args:
+        kind: the class of the error.
+        args: its `args`.
+        facts: its attributes.
+    """
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class DatasetNotFoundError(BeamDatasetsError, FileNotFoundError, ValueError):
@@ -176,10 +202,10 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
     Attributes:
         path: the shard.
-        offset: first byte of the record in the file.
-        record: the record's number in the file, from 0; None where it cannot be known.
-        repairable: whether `beam-datasets verify --repair` may help: not if the file was never published, or was
-            published so.
+        offset: offset of the record in the file in bytes.
+        record: number of the record in the file, from 0; None where it cannot be known.
+        repairable: whether `beam-datasets verify --repair` may help; False if the file was never published, or was
+            already damaged when it was published.
     """
 
     path: str
@@ -188,24 +214,11 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
     def __init__(
         self, problem: str, *, path: str, offset: int, record: int | None = None, repairable: bool = True
     ) -> None:
-        location = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
-        advice = ""
+        advice = None
         if repairable and _SHARD.search(path) and "beam-datasets verify" not in problem:
-            advice = f". To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
-        super().__init__(f"{location}: {problem.removesuffix('.') if advice else problem}{advice}")
-        self.problem = problem
-        self.path = path
-        self.offset = offset
-        self.record = record
+            advice = f"To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
+        super().__init__(problem, path=path, offset=offset, record=record, advice=advice)
         self.repairable = repairable
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _corrupt, (self.problem, self.path, self.offset, self.record, self.repairable)
-
-
-def _corrupt(problem: str, path: str, offset: int, record: int | None, repairable: bool) -> CorruptRecordError:
-    """Returns an error with arguments that pickle passes by position; for them, see `CorruptRecordError`."""
-    return CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
 
 
 class WorkerError(BeamDatasetsError, RuntimeError):
@@ -283,7 +296,7 @@ MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for
 
 
 def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Returns ` Did you mean 'x'?` for the nearest other of the known names, or nothing if none is near.
+    """Returns ` Did you mean 'x'?` for the known name that is most similar; '' if none is, or if the name is known.
 
     >>> did_you_mean("trian", ["test", "train"])
     " Did you mean 'train'?"
@@ -297,7 +310,7 @@ def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> 
 
 
 def nearest_name(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Returns the nearest other of the known names, or '' if none is near.
+    """Returns the known name that is most similar to a name; '' if none is similar, or if the name itself is known.
 
     Args:
         name: the name that may be a mistake.

@@ -35,7 +35,17 @@ def facts(error: BaseException) -> dict[str, object]:
         (FeatureValueError("too long", feature="a/b"), "a/b: too long"),
         (FeatureValueError("too long", feature=""), "too long"),
         (InputError(expected="one", got="two", path="a", advice="Give one."), "a: expected one, got two. Give one."),
+        (InputError("Bad value.", advice="Fix it."), "Bad value. Fix it."),
+        (InputError(advice="Fix it."), "Fix it."),
         (BeamDatasetsError(), ""),
+        (PathNotFoundError("is gone", path="HTTPS://token@host/x"), "HTTPS://***@host/x: is gone"),
+        (PathNotFoundError("is gone", path="http://host?mail=a@b"), "http://host?mail=a@b: is gone"),
+        (
+            errors.CorruptRecordError("cut off.", path="s3://k:secret@b/ds-train.tfrecord-00000-of-00001", offset=7),
+            "s3://***@b/ds-train.tfrecord-00000-of-00001, byte 7: cut off. To check and repair the dataset: "
+            "beam-datasets verify s3://***@b --repair",
+        ),
+        (errors.CorruptRecordError("cut off.", path="a", offset=7, record=2), "a, byte 7 (record 2): cut off."),
         (PathNotFoundError("is gone", path="http://me:secret@host/x"), "http://***@host/x: is gone"),
     ],
 )
@@ -46,6 +56,9 @@ def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message:
     renamed = error.with_message("other")
     assert (type(renamed), str(renamed), facts(renamed)) == (type(error), "other", facts(error))
     assert str(error) == message
+    renamed.feature = "text"
+    copied = pickle.loads(pickle.dumps(renamed))
+    assert (str(copied), copied.feature) == ("other", "text")
 
 
 def test_every_error_class_takes_the_facts() -> None:
@@ -78,6 +91,7 @@ def test_a_damaged_record(tmp_path: Path) -> None:
     content[len(content) // 15 * 3 + 20] ^= 1  # in record 3 of 15
     path.write_bytes(content)
     expected = {"path": str(path), "offset": len(content) // 15 * 3, "record": 3}
+    repair = f"beam-datasets verify {directory} --repair"
     dataset = bd.load("ds", data_dir=tmp_path, split="train")
     for read in (
         lambda: list(dataset),
@@ -86,7 +100,7 @@ def test_a_damaged_record(tmp_path: Path) -> None:
     ):
         with pytest.raises(errors.CorruptRecordError) as caught:
             read()
-        assert facts(caught.value) == expected
+        assert facts(caught.value) == {**expected, "advice": f"To check and repair the dataset: {repair}"}
 
 
 @pytest.mark.parametrize("is_parallel", [False, True])

@@ -1,11 +1,11 @@
-"""From what a runner raises to the one error that a user should read.
+"""Turns what a runner raises into the one error to show the user.
 
-Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is what
-stands below the last of them; ours comes back as the class it was, anybody else's as a GenerationError that names the
-place in the author's code.
+Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is below the
+last of them. An error of this project keeps its class; any other becomes a GenerationError that names the place in the
+author's code.
 
-What Beam logs is filtered too: nothing of a local run is shown, since one error says why it failed, and the progress
-and the problems of a remote job. Handlers get a filter for the time of the run; no hook of the process is replaced.
+Beam's log is filtered, too: a local run shows none of it, since one error says why it failed; a remote job shows its
+progress and problems. Handlers get a filter for the time of the run; no hook of the process is replaced.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of (?:unit [^\n]* 
 
 
 class WorkerDiedError(GenerationError):
-    """A process of a local run was killed, ended by itself, or does nothing.
+    """A process of a local run was killed, exited, or is stuck.
 
     Attributes:
         advice: the advice to the user.
@@ -60,7 +60,7 @@ class WorkerDiedError(GenerationError):
 class StalledError(WorkerDiedError):
     """No process of a local run does anything."""
 
-    advice = "Code that waits for longer may print its progress, or be given more time by --stall_timeout SECONDS."
+    advice = "Code that is silent for longer should print its progress; or allow more time by --stall_timeout SECONDS."
 
 
 class SourceError(Exception):
@@ -93,7 +93,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
             "says more; whether the version is published, `beam-datasets info` does."
         )
-    if problem := _engine_problem(text):
+    if not _is_raised_by_code(text) and (problem := _engine_problem(text)):
         return GenerationError(problem)
     if "Traceback" not in text:
         text = without_java_frames(text)
@@ -139,6 +139,12 @@ def without_java_frames(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line[0].isspace()]
     causes = [number for number, line in enumerate(lines) if line.startswith(_CAUSE)]
     return "\n".join([*lines[: causes[0]], *lines[causes[-1] :]] if causes else lines)
+
+
+def _is_raised_by_code(text: str) -> bool:
+    """Returns whether a text has the traceback of an error that neither Beam nor gRPC has raised."""
+    files = _FRAME.findall(text) if "Traceback" in text else []
+    return bool(files) and not re.search(r"[/\\](apache_beam|grpc)[/\\]", files[-1][0])
 
 
 def _engine_problem(text: str) -> str | None:
@@ -204,8 +210,8 @@ def _split_where(text: str) -> tuple[str, list[str]]:
     return message, stages + after
 
 
-# They log the states of a job at level INFO.
 _TRACEBACK = "Traceback (most recent call last)"
+# They log the states of a job at level INFO.
 _REPORTERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.runners.portability.portable_runner")
 
 
@@ -231,7 +237,8 @@ def quiet_at_exit() -> None:
 def job_reported() -> Iterator[None]:
     """Shows a remote job's states, and Beam's and the engine's warnings and errors, on standard error while active.
 
-    Each record is one line. Where the program has configured logging, its handlers show them, and nothing is changed.
+    Each record is one line. Where the program has configured logging, its handlers show them, and nothing is changed;
+    a plain StreamHandler and the default level do not count as configured, as Beam adds such a handler.
     """
     root = logging.getLogger()
     # Beam adds a handler to standard error where there is none.
@@ -267,11 +274,13 @@ def _is_news_of_beam(record: logging.LogRecord) -> bool:
 
 
 class _OneLine(logging.Formatter):
+    """A formatter that makes one line of each log record."""
+
     def format(self, record: logging.LogRecord) -> str:
-        """Returns a log record as one line, without its traceback: "<first line> (and 3 lines more)"."""
+        """Returns a log record as one line: "<first line> (3 more lines)"; the cause in place of a traceback."""
         record.exc_info = record.exc_text = record.stack_info = None
         first, *others = super().format(record).splitlines() or [""]
         if _TRACEBACK in first:  # of a worker, under the words of the engine
             cause = str(reason(RuntimeError(record.getMessage()))).partition("\n")[0]
             first = first.partition(_TRACEBACK)[0] + cause
-        return f"{first} (and {len(others)} lines more)" if others else first
+        return f"{first} ({len(others)} more line{'s' * (len(others) > 1)})" if others else first

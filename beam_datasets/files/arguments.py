@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FilesArguments(TypedDict, total=False):
-    """Arguments of `FilesBuilder`."""
+    """Keyword arguments of `FilesBuilder`; its docstring explains them."""
 
     data_dir: str | None
     name: str | None
@@ -24,7 +24,7 @@ class FilesArguments(TypedDict, total=False):
 
 
 class RowsArguments(FilesArguments, total=False):
-    """Arguments of `RowsBuilder`."""
+    """Keyword arguments of `RowsBuilder`; its docstring explains them."""
 
     pattern: str | None
     splits: Mapping[str, str | Sequence[str]] | None
@@ -39,7 +39,7 @@ class RowsArguments(FilesArguments, total=False):
 
 
 class LabeledFolderArguments(FilesArguments, total=False):
-    """Arguments of `LabeledFolder`; `root` is required."""
+    """Keyword arguments of `LabeledFolder`; its docstring explains them."""
 
     root: str
     splits: Mapping[str, str | Sequence[str]] | None

@@ -1,4 +1,4 @@
-"""Datasets of the rows of CSV files (RFC 4180: quoted fields may contain line ends), without code.
+r"""Datasets of the rows of CSV files (RFC 4180: quoted fields may contain line ends), without code.
 
     beam-datasets build csv --data_dir out --name houses --split train='data/train*.csv' --split test=data/test.csv
     beam-datasets build csv --data_dir out --name houses --pattern 'data/*.csv' --split train=90% --split test=10% \
@@ -83,7 +83,7 @@ class Csv(RowsBuilder):
         self._dialect = Dialect(
             delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment
         )
-        self._missing = tuple(dict.fromkeys(["", *missing]))
+        self._missing = tuple(dict.fromkeys(["", *([missing] if isinstance(missing, str) else missing)]))
         self._numerals = Numerals(decimal, thousands)
         super().__init__(**common)
 
@@ -100,10 +100,10 @@ class Csv(RowsBuilder):
             try:
                 if names := header(file, self._dialect):
                     self._check_is_header(file, names[0])
-                    if self._dialect.has_header and not columns and _may_be_data(names):
+                    if self._dialect.has_header and not columns and (number := _number_of_data(names)):
                         given = ",".join(f"c{i}" for i in range(1, len(names) + 1))
                         log.warning(
-                            f"{file.path}: the header has numbers as names of columns, such as {names[0]!r}; if it is "
+                            f"{file.path}: the header has numbers as names of columns, such as {number!r}; if it is "
                             f"the first row of the data, --columns {given} names the columns"
                         )
                     columns[file] = names
@@ -118,10 +118,14 @@ class Csv(RowsBuilder):
         return columns
 
     def _check_is_header(self, file: InputFile, name: str) -> None:
-        """Checks that a header is neither a comment nor JSON, unless the user names such a column or a comment.
+        """Checks that a header is neither JSON nor a comment. One that has a `--feature` is not checked.
+
+        Args:
+            file: the file.
+            name: the name of its first column.
 
         Raises:
-            InputError: it begins with `#`, or as JSON does.
+            InputError: it begins as JSON does; or with `#`, and the user gives no beginning of comments.
         """
         if name in self._specs or not self._dialect.has_header:
             return
@@ -149,7 +153,7 @@ class Csv(RowsBuilder):
         used_delimiters = {self._dialect.delimiter_of(file) for file in headers}
         only_column = columns[0] if len(columns) == 1 and columns[0] not in self._specs else ""
         other_delimiter = next((d for d in ",;\t|" if d in only_column and d not in used_delimiters), "")
-        delimiter_advice = other_delimiter and f"; is the delimiter another? (--delimiter {other_delimiter!r})"
+        delimiter_advice = other_delimiter and f"; is the delimiter different? (--delimiter {other_delimiter!r})"
         empty_guess = Guess(fields={name: Guess() for name in columns})
         guess, problem = self._guess_of(self._rows, empty_guess, TextKinds(self._missing or (), self._numerals))
         if not guess.rows:
@@ -244,7 +248,7 @@ def parse_names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def header(file: InputFile, dialect: Dialect) -> list[str]:
-    """Returns the column names of a file, from the dialect or else from its header; [] if the file is empty.
+    """Returns the column names of a file, from the dialect or else from its header; [] if it has no header.
 
     Raises:
         InputError: a name is empty or occurs twice, or the file cannot be read.
@@ -275,23 +279,26 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
     duplicates = sorted({name for name in stripped if name and stripped.count(name) > 1})
     advice = "name all columns by --columns a,b,c --skip_header"
     if duplicates:
-        raise InputError(f"{place}: the columns {', '.join(map(repr, duplicates))} occur twice; {advice}")
+        raise InputError(f"{place}: the columns {', '.join(map(repr, duplicates))} occur more than once; {advice}")
     if "" in stripped:
         raise InputError(f"{place}: column {stripped.index('') + 1} has no name; {advice}")
     return stripped
 
 
-def _may_be_data(names: Sequence[str]) -> bool:
-    """Returns whether a header may be a row of data: it has a decimal fraction, or integers alone.
+def _number_of_data(names: Sequence[str]) -> str:
+    """Returns a number in a header that may be a row of data; '' if it is a header.
 
-    Programs number columns from 0 or 1; such a header is none.
+    A row of data has a decimal fraction, or nonnegative integers alone. Columns that are numbered from 0 or 1, as
+    programs do, are a header.
 
-    >>> [_may_be_data(names) for names in (["5.1", "setosa"], ["3", "7"], ["0", "1", "2"], ["1", "b"])]
-    [True, True, False, False]
+    >>> [_number_of_data(names) for names in (["setosa", "5.1"], ["3", "7"], ["0", "1", "2"], ["1", "b"])]
+    ['5.1', '3', '', '']
     """
+    if fraction := next(filter(_FRACTION.fullmatch, names), ""):
+        return fraction
     numbers = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 19]
     are_counted = numbers in ([*range(len(names))], [*range(1, len(names) + 1)])
-    return any(map(_FRACTION.fullmatch, names)) or (len(numbers) == len(names) and not are_counted)
+    return names[0] if len(numbers) == len(names) and not are_counted else ""
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
@@ -341,9 +348,8 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
             escapechar=dialect.escapechar or None,
             **quoting,
         )
-        stop = 1 + text.num_skipped
         while True:
-            number, problem, fields = stop, "", []
+            start, problem, fields = reader.line_num + 1, "", []  # without the lines that are skipped
             text.is_row_start = True
             try:
                 fields = next(reader)
@@ -352,10 +358,10 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
             except csv.Error as error:
                 problem = _csv_problem(error)
             except UnicodeError as error:  # UTF-16 cannot be decoded after damage
-                raise InputError(f"{file.path}, line {number}: {undecodable(error)}") from None
-            stop = reader.line_num + 1 + text.num_skipped
+                raise InputError(undecodable(error), path=file.path, line=start + text.num_skipped) from None
+            number, stop = start + text.num_skipped, reader.line_num + 1 + text.num_skipped
             if fields or problem:
-                yield number, stop, fields, problem or _decoding_problem("".join(fields), dialect.encoding)
+                yield number, stop, fields, problem or _decoding_problem(",".join(fields), dialect.encoding)
 
 
 class _WithoutComments:
@@ -396,7 +402,7 @@ def _decoding_problem(text: str, encoding: str) -> str:
     except UnicodeDecodeError as error:
         return undecodable(error)
     except UnicodeEncodeError as error:
-        return f"{error.object[error.start]!r} is a lone surrogate, which is no text"
+        return f"{error.object[error.start]!r} is a lone surrogate, which is not valid text"
     return ""
 
 

@@ -10,7 +10,7 @@ import re
 
 from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
 
-HEAD_BYTES = 1 << 12  # bytes of a file by which `other_content` recognizes it
+HEAD_BYTES = 1 << 12  # bytes at the beginning of a file that `other_content` needs
 
 _AS_PARQUET = "Write it as Parquet"
 _AS_CSV = "Save it as CSV"
@@ -25,7 +25,7 @@ _SIGNATURES = {  # first bytes -> (description, what to do)
     b"SQLite format 3\0": ("an SQLite database", "Write its tables as CSV or Parquet"),
     b"\x93NUMPY": ("a NumPy array", _AS_PARQUET),
     b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _AS_PARQUET),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("a document of Excel or another Office program", _AS_CSV),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an Excel or other Office document", _AS_CSV),
     b"\x89PNG\r\n\x1a\n": ("a PNG image", "Build images by their folders: `beam-datasets build image_folder`"),
     b"\xff\xd8\xff": ("a JPEG image", "Build images by their folders: `beam-datasets build image_folder`"),
 }
@@ -43,7 +43,9 @@ _ARROW_STREAM = re.compile(rb"\xff\xff\xff\xff..\0\0\x10\0\0\0", re.DOTALL)
 
 
 def other_content(head: bytes) -> str:
-    r"""Returns what a file is that is neither text nor compressed, and what to do, as a clause; '' if it may be text.
+    r"""Returns what a file is that cannot be text, and what to do, as a clause; '' if it may be text, also compressed.
+
+    A pointer of Git LFS is text, and is recognized too.
 
     Args:
         head: the first HEAD_BYTES of the file, or all of it.
@@ -52,10 +54,10 @@ def other_content(head: bytes) -> str:
     ('a Parquet file. Build it as one: `beam-datasets build parquet`', '')
     """
     if head.startswith(_LFS) and len(head) < 1024:
-        return "a pointer of Git LFS instead of the file. Get the file: `git lfs pull`"
+        return "a Git LFS pointer instead of the file. Get the file: `git lfs pull`"
     archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), "")
     if archive and head[30:].startswith(_OFFICE):
-        return f"a document of Excel or another Office program. {_AS_CSV}"
+        return f"an Excel or other Office document. {_AS_CSV}"
     if archive:
         return f"{archive}. Unpack it, and give the files in it"
     for magic, (name, way) in _SIGNATURES.items():
@@ -65,7 +67,7 @@ def other_content(head: bytes) -> str:
         return "a TFRecord file. Build it as one: `beam-datasets build tfrecord`"
     if _ARROW_STREAM.match(head):
         return f"an Arrow IPC stream. {_AS_PARQUET}"
-    return f"a pickle of Python. {_AS_PARQUET}" if _PICKLE.match(head) else ""
+    return f"a Python pickle. {_AS_PARQUET}" if _PICKLE.match(head) else ""
 
 
 def text_format(head: bytes) -> str:
@@ -77,11 +79,12 @@ def text_format(head: bytes) -> str:
     >>> text_format(b"id,name\n1,a\n"), text_format(b'{"id": 1}'), text_format(b"some\ntext")
     ('CSV. Build it as such: `beam-datasets build csv`', 'JSON. Build it as such: `beam-datasets build jsonl`', '')
     """
-    text = head.decode("utf-8", "ignore").removeprefix("\ufeff")
+    head = head.removeprefix(b"\xef\xbb\xbf")
+    text = head.decode("utf-8", "ignore")
     if _CONTROL.search(head) or "\ufffd" in text or len(text.encode()) + 4 < len(head):
         return ""
     if _PAGE.match(text):
-        return "a page of HTML, such as the error of a server, instead of the file. Get the file again"
+        return "an HTML page, perhaps the error page of a server, instead of the file. Get the file again"
     if _JSON.match(text):
         return "JSON. Build it as such: `beam-datasets build jsonl`"
     if text.startswith(("{", "[")):

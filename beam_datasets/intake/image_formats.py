@@ -77,7 +77,7 @@ _PREFIXES = {
     b"7z\xbc\xaf": "a 7z archive",
     b"ID3": "MP3",
     b"OggS": "Ogg",
-    b"version https://git-lfs": "a pointer of Git LFS instead of the file (git lfs pull fetches it)",
+    b"version https://git-lfs": "a Git LFS pointer instead of the file (git lfs pull fetches it)",
 }
 _PREFIX_LENGTHS = sorted({len(prefix) for prefix in _PREFIXES}, reverse=True)
 _BRANDS = {  # brand of a file of the ISO base media format -> name
@@ -160,7 +160,7 @@ def format_of(data: bytes) -> str:
     if _PFM.match(data):
         return "PFM"
     if markup := _MARKUP.match(data[:1024]):
-        return "SVG" if markup[1].lower() == b"svg" else "a page of HTML"
+        return "SVG" if markup[1].lower() == b"svg" else "an HTML page"
     for name, (offset, signatures) in _SIGNATURES_AT_OFFSET.items():
         if data[offset : offset + len(signatures[0])] in signatures:
             return name

@@ -1,6 +1,6 @@
 """Frames of video files, extracted by the program ffmpeg: all of them, or an error.
 
-ffmpeg ends with status 0 if it has read a part of a damaged or truncated file, and reports the damage as messages. It
+ffmpeg exits with status 0 even if it has read only a part of a damaged or truncated file, and prints messages. It
 does not notice that the end of an AVI, a GIF, an Ogg file or an MPEG transport stream is missing, so their structure is
 checked. A transport stream has no end: one that was cut between two frames cannot be told from a shorter one.
 """
@@ -46,7 +46,7 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
     """
     program = shutil.which("ffmpeg")
     if program is None:
-        raise MissingDependencyError("to take a video file apart, install the program ffmpeg")
+        raise MissingDependencyError("install ffmpeg to extract frames from videos")
     _check_structure(video)
     with tempfile.TemporaryDirectory() as folder:
         source, frames = Path(folder, "video"), Path(folder, "frames")
@@ -100,7 +100,7 @@ def _check_ogg(video: bytes) -> None:
     position = 0
     open_streams: set[bytes] = set()
     while position < len(video):
-        num_segments = video[position + 26] if len(video) > position + 27 else 0
+        num_segments = video[position + 26] if len(video) > position + 26 else 0
         end = position + 27 + num_segments + sum(video[position + 27 : position + 27 + num_segments])
         if video[position : position + 4] != b"OggS" or end > len(video):
             raise InputError(f"byte {position}: expected a whole page of Ogg, got other bytes or the end. {_GET_AGAIN}")
@@ -130,9 +130,9 @@ def _declared_size(video: bytes) -> int:
     is_mp4 = video[4:8] == b"ftyp"
     while is_mp4 and position + 8 <= len(video):
         (size,) = struct.unpack_from(">I", video, position)
-        if size == 1 and position + 16 <= len(video):
-            (size,) = struct.unpack_from(">Q", video, position + 8)
-        if size < 8:  # 0: the box reaches the end of the file
+        if size == 1:  # the size follows in 64 bits
+            size = struct.unpack_from(">Q", video, position + 8)[0] if position + 16 <= len(video) else 16
+        if size < 8 or not video[position + 4 : position + 8].isalnum():  # it reaches the end, or other bytes follow
             break
         position = end = position + size
     return end

@@ -310,3 +310,21 @@ def test_what_workers_print_comes_to_standard_error(tmp_path, thread):
 @pytest.mark.slow
 def test_a_run_that_ends_well_says_nothing(tmp_path):
     assert said_where("pass", 2, tmp_path) == ""
+
+
+def of_a_tool() -> None:
+    raise RuntimeError("ffmpeg exited with return code 1")
+
+
+def of_two_files() -> None:
+    raise ValueError("versions differ: 1 and 2")
+
+
+@pytest.mark.parametrize("fault", [of_a_tool, of_two_files])
+def test_an_author_s_error_that_reads_like_one_of_the_engine(fault) -> None:
+    """It is shown as it is, with its place."""
+    with pytest.raises(Exception) as raised:  # of any class
+        fault()
+    error = reason(sent_by_a_worker(fault))
+    assert str(error).startswith(f"{type(raised.value).__name__}: {raised.value}")
+    assert f"in {fault.__name__}" in str(error)

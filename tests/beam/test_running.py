@@ -220,9 +220,9 @@ def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
     shown = [line.split(" ", 1)[1] for line in lines]
     assert shown == [
         "INFO Job job-1 is in state JOB_STATE_RUNNING",
-        "WARNING quota (and 2 lines more)",
+        "WARNING quota (2 more lines)",
         "ERROR boom",
-        "ERROR java.lang.RuntimeException: ValueError: bad row (and 3 lines more)",
+        "ERROR java.lang.RuntimeException: ValueError: bad row (3 more lines)",
     ]
     of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_DONE")
     of_beam(logging.WARNING, "as before")

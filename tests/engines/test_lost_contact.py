@@ -85,7 +85,7 @@ def test_dataflow_that_cannot_be_reached_for_a_while(dataflow: Cloud) -> None:
     assert code == 1
     assert "job job-1, https://console.cloud.google.com/dataflow/jobs/europe-west1/job-1?project=my-project" in output
     assert "job-1 is in state JOB_STATE_RUNNING" in output
-    assert re.search(r"WARNING .*quota is low \(and 1 lines more\)", output), output
+    assert re.search(r"WARNING .*quota is low \(1 more line\)", output), output
     assert "State: FAILED" in output
     assert not staged(data_dir)  # the end of the job was confirmed
 

@@ -23,7 +23,7 @@ from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.generate.histogram import Histogram, count_keys, merge
-from beam_datasets.intake.video import read_frames
+from beam_datasets.intake.video import _check_ogg, read_frames
 from beam_datasets.metadata.manifest import Manifest
 
 
@@ -138,6 +138,28 @@ def test_a_long_avi_has_several_parts(monkeypatch):
     for size in (20, len(whole) - 1):
         with pytest.raises(InputError, match="as the file declares, got"):
             read_frames(whole[:size], "png")
+
+
+def test_other_bytes_after_an_mp4(monkeypatch):
+    """Players and ffmpeg ignore what follows the last box; a box that is cut off is an error."""
+    monkeypatch.setattr("beam_datasets.intake.video.shutil.which", lambda _: "/missing/ffmpeg")
+    boxes = [(16).to_bytes(4, "big") + b"ftypisom" + bytes(4), (24).to_bytes(4, "big") + b"mdat" + bytes(16)]
+    whole = b"".join(boxes)
+    for data in (whole, whole + b"garbage that follows", whole + bytes(9)):
+        with pytest.raises(FileNotFoundError):
+            read_frames(data, "png")
+    long_box = (1).to_bytes(4, "big") + b"mdat" + (32).to_bytes(8, "big") + bytes(16)
+    for data in (whole[:-1], boxes[0] + long_box[:-1], boxes[0] + long_box[:12]):
+        with pytest.raises(InputError, match="as the file declares, got"):
+            read_frames(data, "png")
+
+
+def test_an_ogg_page_that_is_cut_after_its_header():
+    """The header says that one more byte of sizes follows."""
+    header = b"OggS" + bytes([0, 4]) + bytes(20)
+    _check_ogg(header + b"\0")
+    with pytest.raises(InputError, match="byte 0: expected a whole page"):
+        _check_ogg(header + b"\1")
 
 
 def test_video_files_need_ffmpeg(monkeypatch):

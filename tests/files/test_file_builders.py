@@ -44,7 +44,7 @@ def png(pixels, mode=None):
         (
             "csv",
             b"a;b\n1,5;x\n",
-            "line 2: 2 fields where the header has 1 ('1', '5;x'); is the delimiter another? (--delimiter ';')",
+            "line 2: 2 fields where the header has 1 ('1', '5;x'); is the delimiter different? (--delimiter ';')",
         ),
         ("csv", b"a,b\n", "no file has a row below its header"),
         ("csv", b"id,n\nx,1\nx,2\n", "n: 1, id: 'x'\n  n: 2, id: 'x'\n  They are the same in 'id', which is the key"),
@@ -80,7 +80,7 @@ def test_one_column_whose_name_contains_a_delimiter_is_an_error(tmp_path, name, 
     (tmp_path / name).write_text(text)
     column = text.split("\n")[0]
     if other:
-        why = f"expected several columns, got one, {column!r}; is the delimiter another? (--delimiter {other!r})"
+        why = f"expected several columns, got one, {column!r}; is the delimiter different? (--delimiter {other!r})"
         with pytest.raises(InputError, match=re.escape(why)):
             Csv(pattern=str(tmp_path / name), data_dir=tmp_path, **options).info  # noqa: B018
         options = {**options, "features": {column: "string"}}

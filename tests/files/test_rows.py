@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import InputError
 from beam_datasets.files import inputs
 from beam_datasets.files.builder import Bad, RowReader, read_piece
-from beam_datasets.files.csv import Dialect, header, rows
+from beam_datasets.files.csv import Csv, Dialect, header, rows
 from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import Piece, find, line_number, lines, pieces
 from beam_datasets.files.jsonl import objects
@@ -105,10 +105,24 @@ def test_bad_rows_do_not_end_the_file(path):
         assert problem.startswith(start)
 
 
+def test_bytes_of_two_fields_are_no_text_together(path):
+    path.write_bytes(b"a,b\n1,x\n\xc3,\xa9\n")
+    assert [str(row)[:20] for row in read(path)][1:] == ["line 3: not utf-8: b"]
+
+
+def test_lines_are_counted_with_comments(path):
+    path.write_text("# one\na,b\n# two\n1\n2,x\n# three\n# four\n3\n")
+    found = [row.partition(":")[0] for row in read(path, comment="#") if isinstance(row, str)]
+    assert found == ["line 4", "line 8"]
+    path.write_text("# one\na,a\n")
+    with pytest.raises(InputError, match="line 2: the columns 'a' occur more than once"):
+        read(path, comment="#")
+
+
 @pytest.mark.parametrize(
     "content, problem",
     [
-        (b"a,b,a\n1,2,3\n", "line 1: the columns 'a' occur twice"),
+        (b"a,b,a\n1,2,3\n", "line 1: the columns 'a' occur more than once"),
         (b"a,,c\n1,2,3\n", "line 1: column 2 has no name"),
         ("a,b\n1,2\n".encode("utf-16"), "line 1: .*UTF-16"),
     ],
@@ -366,3 +380,9 @@ def test_text_that_cannot_be_decoded_near_the_beginning(tmp_path, content, encod
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.csv, line \d"):
         read(path, encoding=encoding)
+
+
+def test_one_text_that_means_a_missing_value(tmp_path):
+    for missing in ("NA", ["NA"]):
+        builder = Csv(pattern=str(tmp_path / "*.csv"), missing=missing, data_dir=str(tmp_path))
+        assert builder._missing == ("", "NA")

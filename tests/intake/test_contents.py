@@ -53,11 +53,11 @@ CONTENTS = {
     "an Avro file": b"Obj\x01\x04\x14avro.codec\x08null",
     "an SQLite database": database(),
     "a NumPy array": written(lambda stream: np.save(stream, np.arange(3))),
-    "a pickle of Python": pickle.dumps({"id": [1, 2]}, 4),
+    "a Python pickle": pickle.dumps({"id": [1, 2]}, 4),
     "a TFRecord file": frame(b""),
-    "a document of Excel": zipped("[Content_Types].xml"),
+    "an Excel or other Office document": zipped("[Content_Types].xml"),
     "a zip archive. Unpack it": zipped("data/a.csv"),
-    "a pointer of Git LFS": POINTER,
+    "a Git LFS pointer": POINTER,
 }
 
 
@@ -96,7 +96,7 @@ def test_a_long_text_about_git_lfs_is_text():
         ('[\n  {"id": 1}\n]', "JSON"),
         ("[]", "JSON"),
         ("{}\n", "JSON"),
-        ("\n<!DOCTYPE html>\n<html>", "a page of HTML"),
+        ("\n<!DOCTYPE html>\n<html>", "an HTML page"),
         ("{'id': 1, 'name': None}\n{'id': 2, 'name': 'x'}\n", ""),
         ("[{'id': 1, 'name': None}]\n", ""),
         ("hello, world\nsecond line\n", ""),
@@ -120,7 +120,7 @@ def test_formats_of_text_that_is_cut_in_a_character():
 def test_pointers_of_git_lfs_elsewhere(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(POINTER)
-    with pytest.raises(InputError, match=r"a.tfrecord: expected a TFRecord file, got a pointer of Git LFS"):
+    with pytest.raises(InputError, match=r"a.tfrecord: expected a TFRecord file, got a Git LFS pointer"):
         open_records(str(path))
-    with pytest.raises(InputError, match="expected a sound, got a pointer of Git LFS"):
+    with pytest.raises(InputError, match="expected a sound, got a Git LFS pointer"):
         layout_of(POINTER)

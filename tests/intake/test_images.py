@@ -214,9 +214,9 @@ def test_raw_files_of_cameras_are_not_their_previews():
         (b"\x0eB\0\0\x12\xaf\x01\0", "FLI"),
         (bytes(2048) + b"PCD_IPI", "Kodak Photo CD"),
         (b"<?xml version='1.0'?>\n<!-- a --><svg xmlns=''>", "SVG"),
-        (b"\n<!DOCTYPE html><html>", "a page of HTML"),
-        (b"<html lang=en>", "a page of HTML"),
-        (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS"),
+        (b"\n<!DOCTYPE html><html>", "an HTML page"),
+        (b"<html lang=en>", "an HTML page"),
+        (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
         (bytes(128) + b"DICM", "DICOM"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Location of the record behind a decoding error. It is computed after the error, so that reading stores no locations.
+"""Location of the record behind a decoding error, and decoders that check records or tolerate damaged values.
+
+A location is computed after the error, so that reading stores none.
 
 `Operation.fetch` maps a position to a record; with `_LocationSource` in place of the source, it maps the position to
 the location of the record. To find the record that causes the error of a batch, its records are decoded one by one.
@@ -43,8 +45,8 @@ Location: TypeAlias = "tuple[Source, int, int]"
 def add_location_of_indices(steps: tuple[Step, ...], error: Exception, source: Source, indices: Any) -> None:
     """Appends the location of the record that does not decode to the text of a decoding error.
 
-    It is the first of the records at `indices` whose decoding raises the same error. If there is no such record, the
-    error stays unchanged: examples that do not fit in a batch, or an error of a function given to `map()`.
+    It is the first of the records at `indices` whose decoding raises the same error. If none raises it, the error is
+    unchanged, as when examples cannot be batched or a function given to `map()` fails.
 
     Args:
         steps: transforms of the records; the first one decodes.
@@ -100,7 +102,7 @@ def _add_location_in_item(steps: tuple[Step, ...], error: Exception, item: Any, 
 
 
 def _add_location(error: Exception, location: Location) -> None:
-    """Appends a location to the text of an error."""
+    """Appends a location to the text of an error, and sets path, offset and record of a `BeamDatasetsError`."""
     source, run, record = location
     instructions = source.instructions
     shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
@@ -125,7 +127,7 @@ def describe_location(shard: Shard, record: int) -> str:
 
 
 def find_offset(shard: Shard, record: int) -> int | None:
-    """Returns the first byte of a record; None if the shard has no index and is remote or damaged."""
+    """Returns the byte offset at which a record begins; None if the shard has no index and is remote or damaged."""
     offsets = shard.known_offsets
     if offsets is None and shard.reader.descriptor is not None:  # a remote shard would be fetched to its end
         with contextlib.suppress(CorruptRecordError):
@@ -200,7 +202,7 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
 
 
 def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]], bool] | None:
-    """Returns a function from a list of records to whether all of them decode.
+    """Returns a predicate: whether every record of a list decodes.
 
     Args:
         features: the features of the dataset.
