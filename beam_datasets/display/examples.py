@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from beam_datasets.arguments import integer, shown
-from beam_datasets.display.html import batch_table, examples_table, features_table, paragraph
+from beam_datasets.display.html import MAX_FEATURES, batch_table, examples_table, features_table, paragraph
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
 
@@ -57,10 +57,13 @@ class Examples:
         self.keys = keys
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{number}: " + ", ".join(f"{name}={shown(value)}" for name, value in _flatten_example(example))
-            for number, example in enumerate(self.examples)
-        )
+        lines = []
+        for number, example in enumerate(self.examples):
+            leaves = [f"{name}={shown(value)}" for name, value in _flatten_example(example)]
+            hidden = len(leaves) - MAX_FEATURES
+            more = [f"... ({hidden:,} more)"] if hidden > 0 else []
+            lines.append(f"{number}: " + ", ".join(leaves[:MAX_FEATURES] + more))
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Returns the examples as an HTML table, which notebooks show."""

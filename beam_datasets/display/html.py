@@ -25,7 +25,7 @@ _MAX_IMAGES = 4  # images shown of a value
 _WIDTH = 80  # characters shown of a value
 _MAX_TEXT = 300  # characters shown of a description
 _SECONDS, _RATE = 10, 16_000  # of a sound: the duration to play, and the sample rate if the feature has none
-_MAX_FEATURES = 100
+MAX_FEATURES = 100  # columns, or rows of features, shown of a table
 
 
 class Html(str):
@@ -96,8 +96,9 @@ def examples_table(
             leaves = leaves_with_features(example, features)
             rows.append({names.get(path, path) or "value": cell(value, leaf) for path, value, leaf in leaves})
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    body = ([number, *(row.get(name, "") for name in columns)] for number, row in enumerate(rows))
-    return table(["", *columns], body)
+    shown = columns[:MAX_FEATURES]
+    body = ([number, *(row.get(name, "") for name in shown)] for number, row in enumerate(rows))
+    return Html(table(["", *shown], body) + _hidden_note(len(columns)))
 
 
 def cell(value: Any, feature: Any) -> Html:
@@ -139,12 +140,18 @@ def _image(array: Any) -> str:
 
 def batch_table(batch: Any) -> Html:
     """Returns the arrays of a batch as rows: name, dtype, shape, and some of the values."""
-    leaves = ((path, value) for path, value, _ in leaves_with_features(batch))
+    leaves = [(path, value) for path, value, _ in leaves_with_features(batch)]
     rows = [
         [path, getattr(value, "dtype", type(value).__name__), str(getattr(value, "shape", "")), _range_of(value)]
-        for path, value in leaves
+        for path, value in leaves[:MAX_FEATURES]
     ]
-    return table(["feature", "dtype", "shape", "values"], rows)
+    return Html(table(["feature", "dtype", "shape", "values"], rows) + _hidden_note(len(leaves)))
+
+
+def _hidden_note(num_features: int) -> Html:
+    """Returns a paragraph with the number of the features that a table leaves out; '' if it has all of them."""
+    hidden = num_features - MAX_FEATURES
+    return paragraph(f"{hidden:,} of {num_features:,} features are not shown.") if hidden > 0 else Html("")
 
 
 def _range_of(value: Any) -> str:
@@ -157,6 +164,7 @@ def _range_of(value: Any) -> str:
 def features_table(features: FeatureConnector) -> Html:
     """Returns the features as rows: name, class, shape, dtype and description."""
     names = display_names(features) if isinstance(features, FeaturesDict) else {}
+    leaves = list(iter_nested_features(features))
     rows = [
         [
             names.get(path, path) or "value",
@@ -165,9 +173,9 @@ def features_table(features: FeatureConnector) -> Html:
             "text" if getattr(child, "dtype", None) == STRING else getattr(child, "dtype", ""),
             _truncate_description(getattr(getattr(child, "doc", None), "desc", None) or ""),
         ]
-        for path, _, child in list(iter_nested_features(features))[:_MAX_FEATURES]
+        for path, _, child in leaves[:MAX_FEATURES]
     ]
-    return table(["feature", "class", "shape", "dtype", "description"], rows)
+    return Html(table(["feature", "class", "shape", "dtype", "description"], rows) + _hidden_note(len(leaves)))
 
 
 def info_html(info: Any) -> Html:

@@ -187,3 +187,24 @@ def test_statistics(builder: Any) -> None:
     assert "train: 7 examples" in page.text
     assert re.search(r"label\s+label\s+7\s+0\s+2\s+<b>cat</b> \(4\), dog \(3\)", page.text)
     assert re.search(r"box\.<i>\s+float32\s+7\s+0\s+7\s+0\s+1\.5\s+3", page.text)
+
+
+def test_of_many_features_the_first_are_shown_and_the_others_counted() -> None:
+    features = bd.features.FeaturesDict({f"c{number:04}": np.int64 for number in range(1000)})
+    example = dict.fromkeys(features, 7)
+    tables = [
+        html.examples_table([example, example], features),
+        html.features_table(features),
+        html.batch_table(example),
+    ]
+    for content in tables:
+        page = read(content)
+        assert "900 of 1,000 features are not shown." in page.text
+        assert "c0099" in page.text
+        assert "c0100" not in page.text
+    few = bd.features.FeaturesDict({"a": np.int64})
+    assert "not shown" not in html.features_table(few) + html.examples_table([{"a": 1}], few) + html.batch_table(
+        {"a": 1}
+    )
+    line = repr(bd.show_examples([example]))
+    assert line.endswith("c0099=7, ... (900 more)")
