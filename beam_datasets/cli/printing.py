@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import sys
 import time
@@ -113,6 +114,17 @@ def splits_table(splits: Mapping[str, SplitInfo]) -> str:
     return table(["split", "examples", "shards", "size"], [[*row[:-1], size_text(row[-1])] for row in rows])
 
 
+_DEFAULT_WIDTH, _DEFAULT_HEIGHT = 80, 24  # of a terminal that does not say, as in a container; tqdm would print nothing
+
+
+def _terminal_width() -> int | None:
+    """Returns the number of columns of the terminal of stderr; 0 if it does not say, None without a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return None
+
+
 def _bar(what: str, unit: str, total: int | None = None) -> Any:
     """Returns a progress bar of tqdm on stderr, which is removed at the end.
 
@@ -124,7 +136,10 @@ def _bar(what: str, unit: str, total: int | None = None) -> Any:
     from tqdm import tqdm
 
     divisor = 1024 if unit == "B" else 1000
-    options = {"unit": unit, "unit_scale": True, "unit_divisor": divisor, "leave": False, "dynamic_ncols": True}
+    options: dict[str, Any] = {"unit": unit, "unit_scale": True, "unit_divisor": divisor, "leave": False}
+    options |= (
+        {"ncols": _DEFAULT_WIDTH, "nrows": _DEFAULT_HEIGHT} if _terminal_width() == 0 else {"dynamic_ncols": True}
+    )
     return tqdm(desc=what, total=total, file=sys.stderr, **options)
 
 
@@ -164,6 +179,7 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     The bar counts encoded examples, then written bytes. It is removed at the end, before a table or an error.
     """
     bars: list[Any] = []
+    started = time.monotonic()
 
     def show(done: Progress) -> None:
         """Updates the bar; opens the second one when writing begins."""
@@ -175,7 +191,8 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
             bars[0].close()
             bars.append(_bar("Write", "B", done.bytes_encoded or None))
         bar, is_writing = bars[-1], len(bars) == 2
-        shown = f"{done.shards_written} shards" if is_writing else size_text(done.bytes_encoded)
+        encoded = [size_text(done.bytes_encoded), *_units_of(done, time.monotonic() - started)]
+        shown = f"{done.shards_written} shards" if is_writing else ", ".join(encoded)
         bar.set_postfix_str(shown, refresh=False)
         # Encoded records are removed when the version is published; the bar must not go back.
         bar.n = max(bar.n, done.bytes_written if is_writing else done.examples_encoded)
@@ -229,13 +246,25 @@ def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float
         rate = max(done.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
         yield f"{plural(done.shards_written, 'shard')} written, {size_text(done.bytes_written)}"
         left = (done.bytes_encoded - done.bytes_written) / rate if rate else 0
+        if left >= 1:
+            yield f"about {left:,.0f} s left to write"
     else:
         rate = max(done.examples_encoded - last.examples_encoded, 0) / max(seconds, 1e-3)
         yield f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}, {rate:,.0f} examples/s"
-        total = done.num_units
-        finished = min(done.units_finished, total or 0)  # a unit that is retried may count twice
-        left = since_start * (total - finished) / finished if total and finished else 0
-        if total and finished:
-            yield f"units: {finished:,} of {total:,}"
-    if left >= 1:
-        yield f"about {left:,.0f} s left to {'write' if done.shards_written else 'encode'}"
+        yield from _units_of(done, since_start)
+
+
+def _units_of(done: Progress, since_start: float) -> Iterator[str]:
+    """Yields the number of units of the source that are encoded, and the estimated time left, if they are known.
+
+    Args:
+        done: progress now.
+        since_start: time since the start of the run, in seconds.
+    """
+    total = done.num_units
+    finished = min(done.units_finished, total or 0)  # a unit that is retried may count twice
+    if total and finished:
+        yield f"units: {finished:,} of {total:,}"
+        left = since_start * (total - finished) / finished
+        if left >= 1:
+            yield f"about {left:,.0f} s left to encode"

@@ -1,7 +1,9 @@
 """Text in a terminal: what is in a dataset does not command it; progress as a bar, and as lines."""
 
+import contextlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -214,6 +216,33 @@ def test_examples_then_bytes_with_their_rates(capsys):
     assert "100%" in writing
     assert "4 shards" in writing
     assert writing.endswith("\r")
+
+
+def test_the_bar_has_the_units_and_the_time_left(capsys, monkeypatch):
+    clock = iter([100.0, 130.0, 160.0])
+    monkeypatch.setattr("beam_datasets.cli.printing.time.monotonic", lambda: next(clock))
+    with progress_bars() as bar:
+        bar(Progress(0, 0, 0, 0, num_units=4))
+        bar(Progress(1500, 2_000_000, 0, 0, 1, num_units=4))
+    assert "1.9 MiB, units: 1 of 4, about 180 s left to encode" in capsys.readouterr().err
+
+
+def test_the_bar_of_a_terminal_without_a_width_is_shown(tmp_path):
+    code = (
+        "from beam_datasets.cli.printing import progress_bars\n"
+        "from beam_datasets.generate.progress import Progress\n"
+        "with progress_bars() as bar: bar(Progress(1500, 2_000_000, 0, 0))"
+    )
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    shown = b""
+    with contextlib.suppress(OSError):  # raised at the end of the output
+        while chunk := os.read(terminal, 4096):
+            shown += chunk
+    os.close(terminal)
+    assert os.waitpid(process, 0)[1] == 0
+    assert b"Encode: 1.50k examples" in shown
 
 
 def test_nothing_is_shown_of_a_run_that_did_nothing(capsys):
