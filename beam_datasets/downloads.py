@@ -36,6 +36,7 @@ from typing import IO, TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import needs
+from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import BZIP2, GZIP, MAX_MAGIC, XZ, codec_of_content
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ MAX_AT_ONCE = 8
 show_progress = True
 """Whether terminals show bars."""
 _PIECE = 1 << 20
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # a form of zlib's window size: either header is recognized
+_OF_PAGES = re.compile(r"|.*\.(x?html?|php|aspx?|jsp|cgi)", re.IGNORECASE)  # suffixes of URLs whose file may be a page
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _BOMB_RATIO, _BOMB_BYTES = 1000, 4 << 30  # deflate makes 1032 bytes of one at most; text seldom more than 50
 
 
@@ -517,7 +521,9 @@ def _members(
                     f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked."
                 )
             if is_link and not links:
-                raise DownloadError(f"{path} has the link {name!r}; links are not unpacked. Use iter_archive().")
+                raise DownloadError(
+                    f"{path} has the link or device {name!r}, which is not unpacked. Use iter_archive()."
+                )
             if not is_link or _leads_to_member(open_member):
                 yield name, open_member
 
@@ -596,21 +602,30 @@ def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir():
+                if member.flag_bits & 1:
+                    raise DownloadError(
+                        f"{path}: expected an archive without a password, got {member.filename!r} encrypted. Unpack it "
+                        "by hand into manual_dir."
+                    )
+                if member.compress_type not in _ZIP_METHODS:
+                    raise DownloadError(
+                        f"{path}: expected members by deflate, bzip2 or LZMA, got {member.filename!r} by method "
+                        f"{member.compress_type}. Unpack it by hand into manual_dir."
+                    )
                 is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
                 yield member.filename, is_link, functools.partial(archive.open, member)
 
 
 def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
-    """Yields (name, whether it is a link, opener) of files and links; detects the compression by content."""
+    """Yields (name, whether it is a link or device, opener) of all but folders; detects the compression by content."""
     with path.open("rb") as file:
         codec = codec_of_content(file.read(MAX_MAGIC))
     by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
     opened = by_codec.get(codec, open)
     with opened(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
         for member in archive:
-            is_link = member.issym() or member.islnk()
-            if member.isfile() or is_link:
-                yield member.name, is_link, functools.partial(archive.extractfile, member)
+            if not member.isdir():  # devices and pipes are as links that lead to no file
+                yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
         _check_end_of_tar(archive, content)
 
 
@@ -729,11 +744,27 @@ class _Fetcher:
             if not goes_on:
                 os.truncate(self._part, 0)  # before the tag of the new file is written
             size = self._store(response, there if goes_on else 0)
+        self._check_is_no_page(url, response)
         if self._known and size != self._known.size:
             os.truncate(self._part, 0)
             raise DownloadError(
                 f"{url} has {size:,} bytes, but checksums.tsv has {self._known.size:,}. If it changed on purpose, "
                 "record it again by --register_checksums."
+            )
+
+    def _check_is_no_page(self, url: str, response: requests.Response) -> None:
+        """Raises DownloadError if the server sent a page of HTML for a file without a checksum, of another suffix."""
+        is_page = response.headers.get("Content-Type", "").lower().startswith("text/html")
+        suffix = posixpath.splitext(self.name or urllib.parse.urlsplit(url).path)[1]
+        if self._known or not is_page or _OF_PAGES.fullmatch(suffix):
+            return
+        with self._part.open("rb") as file:
+            is_page = "HTML" in text_format(file.read(HEAD_BYTES))
+        if is_page:
+            os.truncate(self._part, 0)
+            raise DownloadError(
+                f"{url}: expected a {suffix} file, got a page of HTML, such as an error or a form to sign in. Fetch it "
+                "by hand into manual_dir; if it is right, give its checksum in checksums.tsv."
             )
 
     def _check_answer(self, url: str, response: requests.Response, asked: int | None) -> bool:
@@ -771,12 +802,14 @@ class _Fetcher:
             _TryAgainError: not all came.
         """
         self.name = _sent_name(response)
-        is_packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though not asked for
+        encoding = response.headers.get("Content-Encoding", "identity").lower()
+        is_packed = encoding != "identity"  # though not asked for
         tag = response.headers.get("ETag", "")  # what a later request for the rest must match
         self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
         length = _parse_header_number(response.headers.get("Content-Length"))
         with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
-            for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
+            # of a piece that is cut nothing comes
+            for piece in _unpacked(response, encoding) if is_packed else response.iter_content(_PIECE >> 4):
                 file.write(piece)
                 bar.update(len(piece))
         came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
@@ -785,6 +818,40 @@ class _Fetcher:
             if wanted is not None and got != wanted:
                 raise _TryAgainError(f"{got:,} of {wanted:,} bytes came", None)
         return size
+
+
+def _unpacked(response: requests.Response, encoding: str) -> Iterator[bytes]:
+    """Yields the content of a response that is compressed for the transfer; requests accepts one without its end.
+
+    Args:
+        response: the response, of which nothing has been read.
+        encoding: its Content-Encoding.
+
+    Raises:
+        _TryAgainError: the compressed stream has no end, or is damaged.
+        DownloadError: the encoding is not gzip or deflate.
+    """
+    import urllib3
+
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise DownloadError(
+            f"{response.url}: expected the file as it is or by gzip, got Content-Encoding {encoding!r}. Fetch it by "
+            "hand into manual_dir."
+        )
+    decoder, is_open = zlib.decompressobj(_GZIP_OR_ZLIB), False
+    try:
+        for piece in response.raw.stream(_PIECE >> 4, decode_content=False):
+            rest = piece if is_open else piece.lstrip(b"\0")  # zeros may follow a stream of gzip
+            while rest:
+                is_open = True
+                yield decoder.decompress(rest)
+                rest = decoder.unused_data.lstrip(b"\0")
+                if decoder.eof:
+                    decoder, is_open = zlib.decompressobj(_GZIP_OR_ZLIB), False
+    except (zlib.error, urllib3.exceptions.HTTPError) as error:
+        raise _TryAgainError(f"the {encoding} stream cannot be read: {error}", None) from error
+    if is_open:
+        raise _TryAgainError(f"expected the end of the {encoding} stream, got the end of the answer", None)
 
 
 def _why_unreachable(error: Exception) -> Exception | None:

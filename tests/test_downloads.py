@@ -79,8 +79,11 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 return
             body = CONTENT if fault != "wrong bytes" else CONTENT[:-1] + b"?"
             start = 0
-            if fault == "packed":
+            if fault == "page":
+                body = b"<!doctype html><title>Sign in</title>"
+            if fault.startswith("packed"):
                 body = gzip.compress(CONTENT, 1)
+                body = body[: len(body) // 2] if fault == "packed, cut" else body
             if fault == "unasked":
                 body = body[:1000]
                 self.send_response(206)
@@ -94,8 +97,10 @@ def server(monkeypatch: Any) -> Iterator[Server]:
             length = len(body) - start + (1000 if fault == "wrong length" else 0)
             if fault != "no length":
                 self.send_header("Content-Length", "many" if fault == "no number" else str(length))
-            if fault == "packed":
-                self.send_header("Content-Encoding", "gzip")
+            if fault == "page":
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+            if fault.startswith("packed") or fault == "br":
+                self.send_header("Content-Encoding", "br" if fault == "br" else "gzip")
             if self.path == "/get?id=7":
                 self.send_header("Content-Disposition", state.name)
             self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
@@ -129,6 +134,7 @@ def manager(directory: Path, **settings: Any) -> DownloadManager:
         ["unasked"],
         ["packed"],
         ["cut", "packed"],
+        ["packed, cut", "packed"],
         ["no length"],
         ["no number"],
     ],
@@ -180,6 +186,17 @@ def test_an_error_leaves_nothing_that_could_be_used(
     with pytest.raises(DownloadError, match=said):
         manager(tmp_path, checksums={url: checksum} if checksum else {}).download(url)
     assert not [file for file in (tmp_path / "downloads").rglob("*") if not file.name.endswith((".part", ".etag"))]
+
+
+def test_answers_that_are_not_the_file(server: Server, tmp_path: Path) -> None:
+    """A page instead of a file, unless the URL may be one of a page; and an encoding that was not asked for."""
+    for fault, problem in (("page", "a .bin file, got a page of HTML"), ("br", "got Content-Encoding 'br'")):
+        server.faults = [fault]
+        with pytest.raises(DownloadError, match=problem):
+            manager(tmp_path).download(f"{server.url}/a.bin")
+    server.faults = ["page"]
+    assert manager(tmp_path).download(f"{server.url}/a.html").read_bytes().startswith(b"<!doctype html>")
+    assert manager(tmp_path).download(f"{server.url}/a.bin").read_bytes() == CONTENT
 
 
 def test_a_refused_connection_is_tried_less_often_and_said(tmp_path: Path, server: Server, caplog: Any) -> None:
@@ -415,7 +432,7 @@ def test_paths_that_no_file_can_have(tmp_path: Path, names: str, kind: str) -> N
 
 def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     path = write_archive(tmp_path / "x.tar", {"a": b"1"}, link="/etc/passwd")
-    with pytest.raises(DownloadError, match="'link'; links are not unpacked"):
+    with pytest.raises(DownloadError, match="the link or device 'link', which is not unpacked"):
         manager(tmp_path).extract(path)
     assert [name for name, _ in iter_archive(path)] == ["a"]
     path = write_archive(tmp_path / "y.tar", {"a": b"1"}, link="a")
@@ -430,6 +447,25 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
         with pytest.raises(DownloadError, match="an archive of files seldom does"):
             extract(path, method, tmp_path / "target")
     assert not (tmp_path / "target").exists()
+
+
+def test_members_that_cannot_be_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, kind in (("pipe", tarfile.FIFOTYPE), ("disk", tarfile.BLKTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            tar.addfile(member)
+    with pytest.raises(DownloadError, match="the link or device 'pipe'"):
+        manager(tmp_path).extract(path)
+    assert list(iter_archive(path)) == []
+    path = tmp_path / "x.zip"
+    data = write_archive(path, {"a": b"text"}).read_bytes()
+    entry = data.index(b"PK\1\2")
+    for place, value, problem in ((8, 1, "got 'a' encrypted"), (10, 9, "got 'a' by method 9")):
+        path.write_bytes(data[: entry + place] + bytes([value]) + data[entry + place + 1 :])
+        with pytest.raises(DownloadError, match=rf"{problem}\. Unpack it by hand into manual_dir"):
+            manager(tmp_path).extract(path)
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.gz", "x.bz2"])
