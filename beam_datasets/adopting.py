@@ -482,6 +482,11 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
                 f"split {split!r}: by their names {before}*-of-{total}{after} are {total} files, but {len(indices)} "
                 f"are there; the first that is missing is number {missing}."
             )
+        if max(indices) >= total:
+            raise InputError(
+                f"split {split!r}: by their names {before}*-of-{total}{after} are {total} files, but number "
+                f"{max(indices)} is there, too. Leave out the files of another set by the pattern."
+            )
 
 
 def _possible_templates(first: str, count: int) -> list[str]:

@@ -378,6 +378,7 @@ def test_several_datasets_have_no_common_name(make: Any) -> None:
         (["t-0-of-4", "t-1-of-4", "t-3-of-4"], "*", "4 files, but 3 are there.*number 2"),
         (["t-0-of-2", "t-1-of-2", "t-0-of-3"], "*", r"t-\*-of-3 are 3 files, but 1"),
         (["t-00000-of-9999999999"], "*", "number 1"),
+        (["t-0-of-2", "t-1-of-2", "t-2-of-2"], "*", r"t-\*-of-2 are 2 files, but number 2 is there, too"),
         (["a"], {}, "expected patterns"),
         (["a"], [], "expected patterns"),
         (["a"], {"x": "a", "y": "?"}, "a is matched twice"),
