@@ -401,7 +401,9 @@ def default_config(name: str, data_dir: DataDir = None) -> str | None:
     try:
         return check_config_name(json.loads(storage.read_bytes(path))["default_config_name"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MetadataError(f"{path}: it does not name a default config ({error}); write the dataset again.") from error
+        raise MetadataError(
+            f"it does not name a default config ({error}); write the dataset again.", path=path
+        ) from error
 
 
 def write_default_config(name: str, config: str, data_dir: DataDir = None) -> None:

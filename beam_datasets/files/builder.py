@@ -643,7 +643,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def places_of(self, key: Key) -> dict[str, str]:
         """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
         locations: dict[str, str] = {}
-        for split, location in self._places(lambda _, other: str(other) == str(key)):
+        for split, location in self._places(lambda _, other: other == str(key)):
             locations.setdefault(split, location)
             if len(locations) > 1:
                 break
@@ -856,8 +856,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         column = self._given_assign.column if self._given_assign else None
         if column is not None and column not in {*paths, *self._specs}:
             raise InputError(
-                f"expected a column of the files to split by ({', '.join(map(repr, paths))}), got {column!r}."
-                f"{did_you_mean(column, paths)}"
+                expected=f"a column of the files to split by ({', '.join(map(repr, paths))})",
+                got=f"{column!r}.{did_you_mean(column, paths)}",
             )
         fields = override(self._as_published(inferred), self._specs, may_add=self._may_add)
         if self._may_add:

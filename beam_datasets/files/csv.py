@@ -132,13 +132,17 @@ class Csv(RowsBuilder):
         as_name = f"if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
         if _JSON_START.match(name):
             raise InputError(
-                f"{file.path}: expected a header, got {name!r:.60}. If the file is JSON, build it as such: "
-                f"`beam-datasets build jsonl`; {as_name}"
+                expected="a header",
+                got=f"{name!r:.60}",
+                advice=f"If the file is JSON, build it as such: `beam-datasets build jsonl`; {as_name}",
+                path=file.path,
             )
         if name.startswith("#") and not self._dialect.comment:
             raise InputError(
-                f"{file.path}: expected a header, got {name!r:.60}. If lines that begin with # are comments, "
-                f"--comment '#' leaves them out; {as_name}"
+                expected="a header",
+                got=f"{name!r:.60}",
+                advice=f"If lines that begin with # are comments, --comment '#' leaves them out; {as_name}",
+                path=file.path,
             )
 
     def _infer_fields(self) -> dict[str, Field]:
@@ -257,7 +261,7 @@ def header(file: InputFile, dialect: Dialect) -> list[str]:
         return list(dialect.columns)
     for number, _, fields, problem in _read_rows(file, dialect):
         if problem:
-            raise InputError(f"{file.path}, line {number}: {problem}")
+            raise InputError(problem, path=file.path, line=number)
         return check_names(_with_index(fields), f"{file.path}, line {number}")
     return []
 

@@ -239,7 +239,9 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
         InputError: the line is too long, or cannot be decoded; the caller adds file and line.
     """
     if len(line) > MAX_LINE:
-        raise InputError(f"expected lines of at most {MAX_LINE:,} bytes, got a longer one. Cut the file into lines.")
+        raise InputError(
+            expected=f"lines of at most {MAX_LINE:,} bytes", got="a longer one", advice="Cut the file into lines."
+        )
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:

@@ -65,7 +65,7 @@ class Jsonl(RowsBuilder):
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
             if problem and (other := _other_format(self._all_files[0].path)):
-                raise InputError(f"{self._all_files[0].path}: expected JSON lines, got {other}")
+                raise InputError(expected="JSON lines", got=other, path=self._all_files[0].path)
             kind = InputError if problem else NoExamplesError
             raise kind(f"no file has an object; {problem or self.files_text}")
         inference = Inference(skip_bad=self._skip_bad, may_lack=self._may_lack)
@@ -148,7 +148,7 @@ def checked_object(row: Any, text: str) -> dict[str, Any]:
             json.dumps(row, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
             lone = ascii(error.object[error.start])
-            raise InputError(f"expected text, got the lone surrogate {lone}, which no UTF-8 text contains") from None
+            raise InputError(expected="text", got=f"the lone surrogate {lone}, which no UTF-8 text contains") from None
     return row
 
 
@@ -233,7 +233,7 @@ class _JsonText:
             decoded = self._decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             self.is_broken = True
-            raise InputError(f"{self._path}, byte {self._bytes_read + error.start}: {undecodable(error)}") from None
+            raise InputError(undecodable(error), path=self._path, offset=self._bytes_read + error.start) from None
         self._bytes_read += len(data)
         self._text, self._position = self._text[self._position :] + decoded, 0
         self._is_whole = not data
@@ -255,8 +255,10 @@ class _JsonText:
         if (character := self.peek()) != mark:
             self.is_broken = True
             raise InputError(
-                f"{self._path}, byte {self.offset}: expected {mark or 'the end of the file'!r}, got "
-                f"{character or 'the end of the file'!r}; the file is no JSON array"
+                expected=f"{mark or 'the end of the file'!r}",
+                got=f"{character or 'the end of the file'!r}; the file is no JSON array",
+                path=self._path,
+                offset=self.offset,
             )
         self._position += len(mark)
 
@@ -284,7 +286,7 @@ class _JsonText:
                     continue
                 self.is_broken = True
                 problem = getattr(error, "msg", "nested too deeply to be read")
-                raise InputError(f"{self._path}, byte {self.offset}: not JSON: {problem}") from None
+                raise InputError(f"not JSON: {problem}", path=self._path, offset=self.offset) from None
             self._block_size = _BLOCK_SIZE
             if stop < len(self._text) or self._is_whole:
                 self._position = stop

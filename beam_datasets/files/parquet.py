@@ -262,7 +262,9 @@ def rows(
     with open_parquet(piece.file) as content:
         if piece.stop is None:
             _fields_of(content)  # raises the error
-            raise InputError(f"{piece.file.path}: expected the file as it was, got another one. Run the command again")
+            raise InputError(
+                expected="the file as it was", got="another one", advice="Run the command again", path=piece.file.path
+            )
         names = [name for name in content.schema.names if name in wanted]
         places = [Place(name, (fields or {}).get(name), given=given) for name in names]
         start = sum(content.groups[: piece.start])

@@ -104,18 +104,24 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
     """
     if sound.rate and info.sample_rate != sound.rate:
         raise InputError(
-            f"expected {sound.rate} samples a second, got {info.sample_rate}. Resample it first, or accept any rate: "
-            f"{option(replace(sound, rate=0))}"
+            expected=f"{sound.rate} samples a second",
+            got=str(info.sample_rate),
+            advice=f"Resample it first, or accept any rate: {option(replace(sound, rate=0))}",
         )
     if sound.channels and info.channels != sound.channels:
         raise InputError(
-            f"expected {sound.channels} channel{'s' * (sound.channels > 1)}, as was asked for or the first sound has, "
-            f"got {info.channels}. Mix them first, or keep them in a dataset of their own"
+            expected=f"{sound.channels} channel{'s' * (sound.channels > 1)}, as was asked for or the first sound has",
+            got=str(info.channels),
+            advice="Mix them first, or keep them in a dataset of their own",
         )
     if sound.samples and info.samples != sound.samples:
-        raise InputError(f"expected samples of {sound.samples}, got {info.samples}. {_way(info, sound, option)}")
+        raise InputError(
+            expected=f"samples of {sound.samples}", got=str(info.samples), advice=_way(info, sound, option)
+        )
     if sound.dtype and not _holds(sound.dtype, info.samples):
-        raise InputError(f"expected samples that {sound.dtype} holds, got {info.samples}. {_way(info, sound, option)}")
+        raise InputError(
+            expected=f"samples that {sound.dtype} holds", got=str(info.samples), advice=_way(info, sound, option)
+        )
 
 
 def _way(info: SoundInfo, sound: SoundType, option: Any) -> str:

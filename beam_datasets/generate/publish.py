@@ -550,7 +550,7 @@ def beside(target: str) -> Iterator[str]:
         StorageError: the version is on an object store.
     """
     if storage.is_remote(target):
-        raise StorageError(f"{target}: only a version on a local disk can be overwritten. Raise the version.")
+        raise StorageError("only a version on a local disk can be overwritten. Raise the version.", path=target)
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
     folder = runs.staging_dir(target, owner.job)
     storage.make_dirs(folder)

@@ -331,8 +331,9 @@ def reserve(run: Run) -> None:
             if is_replaced:
                 abandon(run.target, run.job, by="itself")
                 raise StorageError(
-                    f"{path}: expected the store to refuse to create a file that exists, but it replaced it: two runs "
-                    "could publish one version there. Publish to another store, and copy the directory."
+                    "expected the store to refuse to create a file that exists, but it replaced it: two runs "
+                    "could publish one version there. Publish to another store, and copy the directory.",
+                    path=path,
                 )
             _check_empty(run)
             return
@@ -404,8 +405,10 @@ def commit_file(run: Run, file: StagedFile) -> None:
             raise error from None
         if (num_bytes, checksum) != (file.num_bytes, file.crc32c):
             raise StorageError(
-                f"{target}: expected {file.num_bytes} bytes with CRC-32C {file.crc32c:08x}, as {source} has, got "
-                f"{num_bytes} with {checksum:08x}. Another program wrote it; move it away and run gc."
+                expected=f"{file.num_bytes} bytes with CRC-32C {file.crc32c:08x}, as {source} has",
+                got=f"{num_bytes} with {checksum:08x}",
+                advice="Another program wrote it; move it away and run gc.",
+                path=target,
             ) from None
 
 
@@ -591,7 +594,10 @@ def _abandoned_error(run: Run, decision: Decision) -> AbandonedError:
 def _damaged_error(path: str, error: Exception) -> StorageError:
     """Returns the error about a file of a run whose content is invalid; `error` is the exception of its parser."""
     return StorageError(
-        f"{path}: expected the record of a run, got something else ({error}). Delete the file if no run is active."
+        expected="the record of a run",
+        got=f"something else ({error})",
+        advice="Delete the file if no run is active.",
+        path=path,
     )
 
 

@@ -76,7 +76,7 @@ def open_records(path: str) -> io.BufferedReader:
     other = other_content(head[:HEAD_BYTES]) or text_format(head[:HEAD_BYTES]) if is_other and codec is None else ""
     if other:
         stream.close()
-        raise InputError(f"{path}: expected a TFRecord file, got {other}")
+        raise InputError(expected="a TFRecord file", got=other, path=path)
     is_compressed = codec is not None and (codec is not ZLIB or _is_zlib(head))
     return decompressed(stream, codec, path) if codec is not None and is_compressed else stream
 

@@ -72,7 +72,7 @@ class ParquetContent:
             self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         except Exception as error:
             if _HAS_WIDE_INTEGERS in str(error):
-                raise InputError(f"{path}: {_wide_integers(stream)}") from error
+                raise InputError(_wide_integers(stream), path=path) from error
             problem = _problem(stream, path, error)
             raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
         self._check()
@@ -80,16 +80,20 @@ class ParquetContent:
     def _check(self) -> None:
         """Raises InputError if declared numbers differ, or two columns have one name."""
         if twice := [repr(name) for name, count in Counter(self.schema.names).items() if count > 1]:
-            raise InputError(f"{self.path}: the columns {', '.join(twice)} occur twice; rename them")
+            raise InputError(f"the columns {', '.join(twice)} occur twice; rename them", path=self.path)
         if sum(self.groups) != self.num_rows or min(self.groups, default=0) < 0:
             raise InputError(
-                f"{self.path}: expected {self.num_rows} rows, as the footer declares, got {sum(self.groups)} in its "
-                f"{len(self.groups)} row groups. {_DAMAGED}"
+                expected=f"{self.num_rows} rows, as the footer declares",
+                got=f"{sum(self.groups)} in its {len(self.groups)} row groups",
+                advice=_DAMAGED,
+                path=self.path,
             )
         if len(self.leaves) != self._file.metadata.num_columns:
             raise InputError(
-                f"{self.path}: expected {self._file.metadata.num_columns} columns of values, got {len(self.leaves)} in "
-                f"the schema. {_DAMAGED}"
+                expected=f"{self._file.metadata.num_columns} columns of values",
+                got=f"{len(self.leaves)} in the schema",
+                advice=_DAMAGED,
+                path=self.path,
             )
 
     # ------------------------------------------------------------------------------------------------------ statistics
@@ -104,9 +108,9 @@ class ParquetContent:
         try:
             row_groups = column_chunks(_footer_of(self._stream))
         except (ValueError, OSError) as error:
-            raise InputError(f"{self.path}: expected a Parquet file, got an error: {reason(error)}") from error
+            raise InputError(expected="a Parquet file", got=f"an error: {reason(error)}", path=self.path) from error
         if [len(columns) for columns in row_groups] != [len(self.leaves)] * len(self.groups):
-            raise InputError(f"{self.path}: expected {len(self.leaves)} columns in each row group. {_DAMAGED}")
+            raise InputError(f"expected {len(self.leaves)} columns in each row group. {_DAMAGED}", path=self.path)
         for leaf in range(len(self.leaves)):
             self._check_values(leaf, [columns[leaf] for columns in row_groups])
         return row_groups
@@ -188,7 +192,7 @@ class ParquetContent:
             InputError: the row group is missing or damaged, or has another number of rows than it declares.
         """
         if group >= len(self.groups):
-            raise InputError(f"{self.path}: expected {group + 1} row groups or more, got {len(self.groups)}")
+            raise InputError(expected=f"{group + 1} row groups or more", got=str(len(self.groups)), path=self.path)
         declared, start = self.groups[group], 0
         problem: Exception | None = None
         try:
@@ -204,8 +208,10 @@ class ParquetContent:
         name, culprit = self._culprit(group, names)
         if "decrypt" in culprit and name in self.encrypted:
             raise InputError(
-                f"{self.path}: expected column {name!r} without encryption, got it encrypted. Write it again, or leave "
-                "it out"
+                expected=f"column {name!r} without encryption",
+                got="it encrypted",
+                advice="Write it again, or leave it out",
+                path=self.path,
             ) from problem
         column = f", column {name!r}" if name is not None else ""
         got = culprit or (f"{start} rows" if problem is None else f"an error: {reason(problem)}")

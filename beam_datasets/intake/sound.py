@@ -130,7 +130,7 @@ def read_sound(data: bytes) -> Sound:
     try:
         with stream_class(_File(data[layout.start : layout.stop] + layout.filler)) as stream:
             if stream.subtype not in _SAMPLES:
-                raise InputError(f"expected {file_of_kind} of PCM or floats, got {stream.subtype}. {CONVERT}")
+                raise InputError(expected=f"{file_of_kind} of PCM or floats", got=str(stream.subtype), advice=CONVERT)
             samples, width = _SAMPLES[stream.subtype]
             decoded = _decode(stream, _READ_AS.get(samples, samples) if width else "float32")
             decoded = decoded[: layout.frames] if layout.filler else decoded
@@ -140,11 +140,13 @@ def read_sound(data: bytes) -> Sound:
         raise
     except Exception as error:
         raise InputError(
-            f"expected {file_of_kind}, got an error of libsndfile: {reason(error).removesuffix('.')}. {GET_AGAIN}"
+            expected=file_of_kind,
+            got=f"an error of libsndfile: {reason(error).removesuffix('.')}",
+            advice=GET_AGAIN,
         ) from error
     sound = Sound(info, _exact_samples(decoded, samples))
     if layout.md5 and _md5(sound) != layout.md5:
-        raise InputError(f"expected the samples of the checksum in the FLAC file, got others. {GET_AGAIN}")
+        raise InputError(expected="the samples of the checksum in the FLAC file", got="others", advice=GET_AGAIN)
     return sound
 
 
@@ -227,12 +229,18 @@ def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: i
     is_known_to_decoder = layout.kind == "OGG" or layout.trimmed
     declared = decoder_frames if is_known_to_decoder else layout.frames
     if declared is not None and declared != info.frames:
-        raise InputError(f"expected {declared:,} samples, as the file declares, got {info.frames:,}. {GET_AGAIN}")
+        raise InputError(
+            expected=f"{declared:,} samples, as the file declares", got=f"{info.frames:,}", advice=GET_AGAIN
+        )
     if layout.frames is not None and not layout.frames - layout.trimmed <= info.frames <= layout.frames:
-        raise InputError(f"expected {layout.frames:,} samples, as the file has, got {info.frames:,}. {GET_AGAIN}")
+        raise InputError(
+            expected=f"{layout.frames:,} samples, as the file has", got=f"{info.frames:,}", advice=GET_AGAIN
+        )
     num_bytes = info.frames * info.channels * width
     if layout.num_bytes is not None and num_bytes != layout.num_bytes:
-        raise InputError(f"expected {layout.num_bytes:,} bytes of samples, as declared, got {num_bytes:,}. {GET_AGAIN}")
+        raise InputError(
+            expected=f"{layout.num_bytes:,} bytes of samples, as declared", got=f"{num_bytes:,}", advice=GET_AGAIN
+        )
 
 
 def _exact_samples(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
@@ -255,7 +263,7 @@ def _exact_samples(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
         decoded >>= 8
     if samples == "int16" and decoded.dtype == np.float32:
         if not np.isfinite(decoded).all():
-            raise InputError(f"expected finite samples, got a NaN or an infinity. {GET_AGAIN}")
+            raise InputError(expected="finite samples", got="a NaN or an infinity", advice=GET_AGAIN)
         scaled = np.rint(decoded * np.float32(1 << 15))
         return np.clip(scaled, -(1 << 15), (1 << 15) - 1).astype(np.int16)
     return decoded

@@ -84,7 +84,7 @@ def layout_of(data: bytes) -> Layout:
     try:
         return read_layout(data, start)
     except (struct.error, IndexError):
-        raise InputError(f"expected a whole header, got a file of {len(data):,} bytes. {GET_AGAIN}") from None
+        raise InputError(expected="a whole header", got=f"a file of {len(data):,} bytes", advice=GET_AGAIN) from None
 
 
 _OTHER_FORMATS = {  # first bytes -> name
@@ -123,7 +123,9 @@ def _check_complete(declared: int, size: int, what: str = "the header declares")
     """Raises InputError if a file of `size` bytes ends before the declared offset."""
     if declared > size:
         raise InputError(
-            f"expected {declared:,} bytes, as {what}, got {size:,}: the end of the file is missing. {GET_AGAIN}"
+            expected=f"{declared:,} bytes, as {what}",
+            got=f"{size:,}: the end of the file is missing",
+            advice=GET_AGAIN,
         )
 
 
@@ -160,7 +162,7 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
             return
         name, size = struct.unpack_from(f"{order}4sI", data, position)
         if name in (b"RIFF", b"RF64", b"RIFX", b"FORM"):
-            raise InputError("expected one sound, got another one after its end. Split the file")
+            raise InputError(expected="one sound", got="another one after its end", advice="Split the file")
         if not all(32 <= byte < 127 for byte in name):
             raise InputError(
                 f"byte {position}: expected the name of a chunk, got {name!r}: a size is wrong, or bytes were lost or "
@@ -214,7 +216,7 @@ def _wav(data: bytes, start: int) -> Layout:
     if data[start : start + 4] == b"RF64":
         name, _, riff, sizes[b"data"] = struct.unpack_from("<4sIQQ", data, start + 12)
         if name != b"ds64":
-            raise InputError(f"expected chunk 'ds64' of an RF64 file, got {name!r}. {GET_AGAIN}")
+            raise InputError(expected="chunk 'ds64' of an RF64 file", got=repr(name), advice=GET_AGAIN)
     chunks = list(_chunks(data, start + 12, order, sizes))
     if riff not in (0, 0xFFFFFFFF) and riff > len(data) - start:  # off by 8 is a common mistake, and no byte is lost
         _check_complete(start + 8 + riff, len(data))
@@ -228,7 +230,7 @@ def _only_chunk(chunks: list[_Chunk], name: bytes) -> _Chunk:
     """Returns the only chunk of a name; raises InputError if there is none, or if there are several."""
     named = [chunk for chunk in chunks if chunk.name == name]
     if len(named) != 1:
-        raise InputError(f"expected one chunk {name.decode()!r}, got {len(named)}. {GET_AGAIN}")
+        raise InputError(expected=f"one chunk {name.decode()!r}", got=str(len(named)), advice=GET_AGAIN)
     return named[0]
 
 
@@ -250,18 +252,21 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
         valid_bits, tag = struct.unpack_from(f"{order}H4xI", header, 18)
     if tag not in _WAV_TAGS:
         got = _WAV_CODECS.get(tag, f"the format {tag:#06x}")
-        raise InputError(f"expected a WAV of {', '.join(_WAV_TAGS.values())}, got {got}. {CONVERT}")
+        raise InputError(expected=f"a WAV of {', '.join(_WAV_TAGS.values())}", got=got, advice=CONVERT)
     width = -(-bits // 8)
     if bits not in _WAV_BITS[tag]:
         got = f"{_WAV_TAGS[tag]} of {bits} bits"
-        raise InputError(f"expected a WAV of at most 32 bits, or floats of 32 or 64, got {got}. {CONVERT}")
+        raise InputError(expected="a WAV of at most 32 bits, or floats of 32 or 64", got=got, advice=CONVERT)
     if not channels or not rate or align != channels * width or valid_bits > bits:
         raise InputError(
-            f"expected a header whose fields agree, got {channels} channels of {bits} bits ({valid_bits} valid) in "
-            f"{align} bytes, {rate} Hz. {CONVERT}"
+            expected="a header whose fields agree",
+            got=f"{channels} channels of {bits} bits ({valid_bits} valid) in {align} bytes, {rate} Hz",
+            advice=CONVERT,
         )
     if body.size % align:
-        raise InputError(f"expected whole frames of {align} bytes, got {body.size:,} bytes of samples. {GET_AGAIN}")
+        raise InputError(
+            expected=f"whole frames of {align} bytes", got=f"{body.size:,} bytes of samples", advice=GET_AGAIN
+        )
     plain = _WAV_PLAIN.get((tag, width), "") if order == "<" else ""
     return Layout(
         "WAV",
@@ -288,7 +293,7 @@ def _w64(data: bytes, start: int) -> Layout:
         chunks.append(_Chunk(name[:4], position + 24, size - 24))
         position += -(-size // 8) * 8
     if data[start + total :].strip(b"\0"):
-        raise InputError(f"expected {total:,} bytes, got {len(data) - start:,}. {GET_AGAIN}")
+        raise InputError(expected=f"{total:,} bytes", got=f"{len(data) - start:,}", advice=GET_AGAIN)
     header, body = _only_chunk(chunks, b"fmt "), _only_chunk(chunks, b"data")
     return _wav_layout(data[header.start : header.start + header.size], "<", body, start)
 
@@ -303,7 +308,9 @@ def _aiff(data: bytes, start: int) -> Layout:
     channels, frames = struct.unpack_from(">HI", data, common.start)
     [offset] = struct.unpack_from(">I", data, body.start)
     if not channels or body.size < 8 + offset:
-        raise InputError(f"expected channels and samples, got {channels} channels, {body.size} bytes. {GET_AGAIN}")
+        raise InputError(
+            expected="channels and samples", got=f"{channels} channels, {body.size} bytes", advice=GET_AGAIN
+        )
     return Layout("AIFF", start, frames, num_bytes=body.size - 8 - offset, channels=channels)
 
 
@@ -314,15 +321,15 @@ def _flac(data: bytes, start: int) -> Layout:
     """Returns the layout of a FLAC file, from its STREAMINFO. Its frames are not followed: the decoder checks them."""
     kind, size = data[start + 4] & 0x7F, int.from_bytes(data[start + 5 : start + 8], "big")
     if (kind, size) != (0, 34):
-        raise InputError(f"expected STREAMINFO at the beginning of a FLAC file, got block {kind}. {GET_AGAIN}")
+        raise InputError(expected="STREAMINFO at the beginning of a FLAC file", got=f"block {kind}", advice=GET_AGAIN)
     stream_info = data[start + 8 : start + 42]
     # 20 bits of sample rate, 3 of channels - 1, 5 of bits - 1, 36 of frames
     fields = int.from_bytes(stream_info[10:18], "big")
     channels, bits, frames = (fields >> 41 & 7) + 1, (fields >> 36 & 31) + 1, fields & (1 << 36) - 1
     if bits not in (8, 16, 24):
-        raise InputError(f"expected a FLAC of 8, 16 or 24 bits, got {bits} bits. {CONVERT}")
+        raise InputError(expected="a FLAC of 8, 16 or 24 bits", got=f"{bits} bits", advice=CONVERT)
     if data.find(b"fLaC\0\0\0\x22", start + 4) >= 0 or data.find(b"fLaC\x80\0\0\x22", start + 4) >= 0:
-        raise InputError("expected one sound, got another one after its end. Split the file")
+        raise InputError(expected="one sound", got="another one after its end", advice="Split the file")
     md5 = stream_info[18:34]
     return Layout("FLAC", start, frames or None, channels=channels, md5=md5 if any(md5) else b"")
 
@@ -356,16 +363,16 @@ def _ogg(data: bytes, start: int) -> Layout:
         if int.from_bytes(page[22:26], "little") != ogg_checksum(page[:22] + bytes(4) + page[26:]):
             raise InputError(f"byte {position}: expected a whole Ogg page, got a wrong checksum. {GET_AGAIN}")
         if page[14:18] != (stream or page[14:18]):
-            raise InputError("expected one stream, got several in an OGG file. Split the file")
+            raise InputError(expected="one stream", got="several in an OGG file", advice="Split the file")
         if int.from_bytes(page[18:22], "little") != page_number:
             raise InputError(f"byte {position}: expected page {page_number} of the OGG file, got another. {GET_AGAIN}")
         stream, first_packet = page[14:18], first_packet or page[27 + num_segments :]
         position, page_number = position + size, page_number + 1
     if not flags & _LAST:
-        raise InputError(f"expected the last page of the OGG file, got {page_number} others. {GET_AGAIN}")
+        raise InputError(expected="the last page of the OGG file", got=f"{page_number} others", advice=GET_AGAIN)
     if not first_packet.startswith((b"\x01vorbis", b"OpusHead")):
         got = "FLAC" if first_packet.startswith(b"\x7fFLAC") else repr(first_packet[:8])
-        raise InputError(f"expected an OGG file of Vorbis or Opus, got {got}. {CONVERT}")
+        raise InputError(expected="an OGG file of Vorbis or Opus", got=got, advice=CONVERT)
     return Layout("OGG", start)
 
 
@@ -452,7 +459,9 @@ def _mp3(data: bytes, start: int) -> Layout:
     # some encoders count the first frame, too
     counts_itself = header.frames == count and header.num_bytes <= position - start
     if header.frames and header.frames != count - 1 and not counts_itself:
-        raise InputError(f"expected {header.frames:,} frames, as its header declares, got {count - 1:,}. {GET_AGAIN}")
+        raise InputError(
+            expected=f"{header.frames:,} frames, as its header declares", got=f"{count - 1:,}", advice=GET_AGAIN
+        )
     if header.trimmed is None or not header.frames or counts_itself:
         return _without_length(data, start + first.size, position, first, count - 1)
     return Layout("MP3", start, (count - 1) * first.samples, header.trimmed, stop=position)

@@ -204,9 +204,9 @@ def check_may_be_text(head: bytes, path: str) -> None:
         expected = (
             f"expected a name that ends in {codec.suffixes[0]}, because the content is compressed by {codec.name}"
         )
-        raise InputError(f"{path}: {expected}. Rename the file, or decompress it.")
+        raise InputError(f"{expected}. Rename the file, or decompress it.", path=path)
     if other := other_content(head):
-        raise InputError(f"{path}: expected text, got {other}.")
+        raise InputError(expected="text", got=f"{other}.", path=path)
 
 
 def _open_stored(path: str) -> io.BufferedReader:
@@ -362,8 +362,11 @@ class _LineLimited(io.RawIOBase):
         self._position += len(data)
         if self._position - self._line_start > MAX_LINE:
             raise InputError(
-                f"{self._path}, byte {self._line_start}: expected lines of at most {MAX_LINE:,} bytes, got a longer "
-                "one. Cut the file into lines."
+                expected=f"lines of at most {MAX_LINE:,} bytes",
+                got="a longer one",
+                advice="Cut the file into lines.",
+                path=self._path,
+                offset=self._line_start,
             )
         buffer[: len(data)] = data
         return len(data)
@@ -387,14 +390,21 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
         while not decompressor.eof:
             if not data:
                 raise InputError(
-                    f"{path}, byte {position}: expected the end of the {codec.name} stream, got the end of the file. "
-                    "The file is cut off; get it again."
+                    expected=f"the end of the {codec.name} stream",
+                    got="the end of the file",
+                    advice="The file is cut off; get it again.",
+                    path=path,
+                    offset=position,
                 )
             try:
                 yield from codec.blocks(decompressor, data)
             except Exception as error:  # each library has its own classes
                 raise InputError(
-                    f"{path}, byte {position}: expected {codec.name} data, got an error: {reason(error)}. {_ADVICE}."
+                    expected=f"{codec.name} data",
+                    got=f"an error: {reason(error)}",
+                    advice=f"{_ADVICE}.",
+                    path=path,
+                    offset=position,
                 ) from error
             unused = decompressor.unused_data if decompressor.eof else b""
             position += len(data) - len(unused)
@@ -423,7 +433,7 @@ def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
         return
     expected = f"{'the end of the file or another' if position else 'a'} {codec.name} stream"
     advice = _ADVICE if position else "If the file is not compressed, rename it; else it is damaged, so get it again"
-    raise InputError(f"{path}, byte {position}: expected {expected}, got {data[:8]!r}. {advice}.")
+    raise InputError(expected=expected, got=repr(data[:8]), advice=f"{advice}.", path=path, offset=position)
 
 
 def _is_skippable_frame(codec: Codec, data: bytes) -> bool:

@@ -46,7 +46,7 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
     """
     program = shutil.which("ffmpeg")
     if program is None:
-        raise MissingDependencyError("install ffmpeg to extract frames from videos")
+        raise MissingDependencyError("to extract frames from videos, install ffmpeg")
     _check_structure(video)
     with tempfile.TemporaryDirectory() as folder:
         source, frames = Path(folder, "video"), Path(folder, "frames")
@@ -58,13 +58,14 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
         messages = process.stderr.decode(errors="replace").replace(str(source), "the file").strip().splitlines()
         if process.returncode or messages:
             reason = "; ".join(messages[:_SHOWN]) or f"status {process.returncode}"
-            raise InputError(f"expected a whole video, got errors of ffmpeg: {reason}. {_GET_AGAIN}")
+            raise InputError(expected="a whole video", got=f"errors of ffmpeg: {reason}", advice=_GET_AGAIN)
         files = [file.read_bytes() for file in sorted(frames.iterdir())]
     dropped = max(map(int, _DROPPED.findall(process.stdout)), default=0)
     if dropped and not options:
         raise InputError(
-            f"expected all frames, got {len(files):,}, as {dropped:,} were left out to make the rate constant. "
-            "ffmpeg_extra_args=['-vsync', 'passthrough'] keeps all, ['-r', '10'] chooses another rate"
+            expected="all frames",
+            got=f"{len(files):,}, as {dropped:,} were left out to make the rate constant",
+            advice="ffmpeg_extra_args=['-vsync', 'passthrough'] keeps all, ['-r', '10'] chooses another rate",
         )
     return files
 
@@ -79,7 +80,7 @@ def _check_structure(video: bytes) -> None:
         check_image(video)
     end = _declared_size(video)
     if end > len(video):
-        raise InputError(f"expected {end:,} bytes, as the file declares, got {len(video):,}. {_GET_AGAIN}")
+        raise InputError(expected=f"{end:,} bytes, as the file declares", got=f"{len(video):,}", advice=_GET_AGAIN)
     for size, start in _PACKETS:
         first_bytes = video[start : size * _NUM_SYNCS : size]
         if first_bytes == bytes([_SYNC]) * _NUM_SYNCS and len(video) % size:
@@ -110,7 +111,9 @@ def _check_ogg(video: bytes) -> None:
             open_streams.discard(stream)
         position = end
     if open_streams:
-        raise InputError(f"expected the last page of each stream of an Ogg file, got the end of the file. {_GET_AGAIN}")
+        raise InputError(
+            expected="the last page of each stream of an Ogg file", got="the end of the file", advice=_GET_AGAIN
+        )
 
 
 def _declared_size(video: bytes) -> int:

@@ -63,7 +63,9 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     except FileExistsError:
         known = storage.read_bytes(path).decode()
         if known != version:
-            raise PathExistsError(f"{path}: version {known} has the tag already. Remove it first (--remove).") from None
+            raise PathExistsError(
+                f"version {known} has the tag already. Remove it first (--remove).", path=path
+            ) from None
     return directory
 
 
@@ -85,7 +87,7 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
     if tag not in known:
         raise PathNotFoundError(f"{folder}: no version has the tag {tag!r}; tags: {', '.join(known) or 'none'}")
     if DatasetName.parse(name).version is not None and known[tag] != version:
-        raise PathNotFoundError(f"{directory}: expected the tag {tag!r}, but version {known[tag]} has it")
+        raise PathNotFoundError(f"expected the tag {tag!r}, but version {known[tag]} has it", path=directory)
     storage.remove(_tag_path(folder, tag))
     return known[tag]
 
