@@ -104,7 +104,11 @@ def value_converter(
 
     def from_text(text: str | None) -> Any:
         """Returns the converted value of a CSV field; a text in `missing` counts as None."""
-        return from_value(None if text is None or (text in missing and not keeps_all) else parse(text))
+        if text is not None and (keeps_all or text not in missing):
+            value = parse(text)
+            if value is not None:  # JSON may be null
+                return convert(value)  # without the call of `from_value`, which would cost more than this
+        return from_value(None)
 
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
 
@@ -575,6 +579,10 @@ def row_converter(
             raise ValueError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
         example, get, name = {}, row.get, ""
         try:
+            if not texts:
+                for name, converter in converters:
+                    example[name] = converter(get(name))
+                return example
             for name, converter in converters:
                 value = get(name)
                 # Most text needs no conversion, and a call costs more than this test.

@@ -311,9 +311,10 @@ def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
     The values are {column: text}.
     """
     names = header(piece.file, dialect)
+    num_names = len(names)
     for number, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
         position = number if stop == number + 1 else f"line {number} to {stop - 1}"
-        if problem or len(fields) != len(names):
+        if problem or len(fields) != num_names:
             first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
             hint = "; is it a comment? (--comment '#')" if fields[:1] and fields[0].startswith("#") else ""
             mismatch = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
