@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
@@ -41,6 +42,7 @@ from beam_datasets.extras import Self
 # Modules with threads, which do not survive a fork.
 _UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})
 _RELEASED = 3  # exit status of a forked worker after Beam's runner has ended it regularly
+CHECK_SECONDS = 1.0  # between two checks of the directories of a run
 MAX_CHECK_SECONDS = 10.0  # between two checks of the activity of the processes, each of which reads /proc
 _GRACE_SECONDS = 1.0  # for the run to end by itself after a worker has ended
 _END_SECONDS = 5.0  # for all processes to end once the launcher has closed the run
@@ -86,11 +88,15 @@ class LocalRunner(PipelineRunner):
 
     Args:
         log: path of the file for the output of the processes; see `OutputReader`.
+
+    Attributes:
+        check: called about once a second while the run is active; an error that it raises ends the run.
     """
 
     def __init__(self, log: str) -> None:
         self._log, self._pid = log, 0
         self._stall_timeout = DEFAULT_STALL_TIMEOUT
+        self.check: Callable[[], None] = lambda: None
         self._subprocess: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -145,11 +151,13 @@ class LocalRunner(PipelineRunner):
             WorkerDiedError: a process of the run died.
             StalledError: no process of the run was active for the stall timeout.
             RuntimeError: the run failed; the message contains the traceback.
+            Exception: `check` raised it.
         """
         activity = Activity(self._pid, self._output, self._stall_timeout)
         try:
-            while not wait([self._replies], activity.interval):
-                if (seconds := activity.idle_seconds()) >= self._stall_timeout:
+            while not wait([self._replies], min(activity.interval, CHECK_SECONDS)):
+                self.check()
+                if activity.is_due and (seconds := activity.idle_seconds()) >= self._stall_timeout:
                     raise StalledError(
                         f"the run was ended, because its worker processes computed and printed nothing for "
                         f"{seconds:.0f} s"
@@ -200,6 +208,11 @@ class Activity:
         self._idle = 0.0
         self._last_check = time.monotonic()
         self._used = processor_seconds(root)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `interval` has passed since the last call of `idle_seconds`."""
+        return time.monotonic() - self._last_check >= self.interval
 
     def idle_seconds(self) -> float:
         """Returns the idle time in seconds up to now.

@@ -6,8 +6,11 @@ A remote job is followed until the engine confirms that it has ended. If the eng
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import functools
 import re
+import signal
 import sys
 import threading
 import time
@@ -28,7 +31,7 @@ from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, clust
 from beam_datasets.beam.following import Follower
 from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.progress import Progress, watch
+from beam_datasets.generate.progress import Progress, call_every, watch
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.runs import Run, is_complete
 
@@ -90,11 +93,16 @@ def run_pipeline(
             failures.quiet_at_exit()
         with failures.beam_silenced() if starts_engine else failures.job_reported():
             return _run_job(pipeline, starts_engine=starts_engine, wait=wait, run=run, num_units=num_units)
-    with failures.beam_silenced(), _readable_errors():
+    check = (lambda: None) if run is None else functools.partial(publishing.check_directories, run)
+    runner: Any = pipeline.runner
+    has_runner_process = isinstance(runner, local_runner.LocalRunner)
+    ending = contextlib.nullcontext() if has_runner_process else _ended_by(check)
+    with failures.beam_silenced(), ending, _readable_errors():  # the last takes what Ctrl-C has caused for Ctrl-C
         try:
-            if not isinstance(pipeline.runner, local_runner.LocalRunner):
+            if not has_runner_process:
                 with watching:
                     return EndedJob(pipeline.run())
+            runner.check = check
             result = pipeline.run()
             with watching:
                 result.wait_until_finish()
@@ -156,10 +164,12 @@ def check_visible(run: Run) -> None:
     A network disk may show a new directory late.
 
     Raises:
-        StorageError: the version is still not visible.
+        StorageError: the version is still not visible; of a local run, whose workers are here, it is not waited for.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS
     while not is_complete(run.target):
+        if run.owner.is_local:
+            raise publishing.lost_error(run.target, "version that the run has published")
         if time.monotonic() > deadline:
             raise StorageError(
                 f"{run.target}: expected the version that the job has published, got none after {VISIBLE_SECONDS} s. "
@@ -167,6 +177,42 @@ def check_visible(run: Run) -> None:
                 "workers share."
             )
         time.sleep(1)
+
+
+@contextlib.contextmanager
+def _ended_by(check: Callable[[], None]) -> Iterator[None]:
+    """Context manager: ends its body with the error that `check` raises, which is called about once a second.
+
+    Another thread calls it, and then interrupts this one as Ctrl-C does. So nothing is checked where Ctrl-C has another
+    effect: in other threads than the main one, and where the program handles SIGINT.
+
+    Args:
+        check: raises a StorageError if the run cannot succeed.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    lost: list[StorageError] = []
+
+    def interrupt() -> None:
+        """Interrupts the main thread the first time that the check fails."""
+        if lost:
+            return
+        try:
+            check()
+        except StorageError as error:
+            lost.append(error)
+            _thread.interrupt_main()
+
+    try:
+        with call_every(local_runner.CHECK_SECONDS, interrupt):
+            yield
+    except BaseException:
+        if not lost:
+            raise
+    if lost:
+        raise lost[0] from None
 
 
 @contextlib.contextmanager

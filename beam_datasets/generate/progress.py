@@ -147,7 +147,7 @@ def watch(
     if report is None:
         yield
         return
-    with _call_every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
+    with call_every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
         yield
 
 
@@ -174,12 +174,12 @@ def reported(
             if storage.is_dir(spill_dir):  # otherwise the launcher has ended the run and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
-    with _call_every(seconds, write):
+    with call_every(seconds, write):
         yield
 
 
 @contextlib.contextmanager
-def _call_every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+def call_every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     """Context manager: calls `do` every `seconds` seconds from another thread."""
     stop = threading.Event()
 

@@ -35,6 +35,7 @@ from beam_datasets.errors import (
     JobStateUnknownError,
     LostExamplesError,
     PathNotFoundError,
+    PathPermissionError,
     ResultKeptError,
     StorageError,
 )
@@ -51,6 +52,8 @@ from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
+
+_LOST = "it was removed, or its disk was unmounted, while the run was active"
 
 _log = logging.getLogger(__name__)
 
@@ -255,16 +258,22 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
         StorageError: the run has decided to publish, and then failed.
     """
     with storage.empty_new_dirs_removed(*filter(None, (run.staging_dir, run.spill_dir))):
+        has_directories = False
         try:
             reserve(run)
+            has_directories = True
             yield
         except JobStateUnknownError:
             raise
         except BaseException as error:
+            explained = _explain(run, error) if has_directories else error
             _give_up(run, error)
             if kept := _keep_log(run, run.kept_log):
-                error.__notes__ = [*getattr(error, "__notes__", []), f"What the workers printed is kept in {kept}"]
-            raise
+                notes = [*getattr(error, "__notes__", []), f"What the workers printed is kept in {kept}"]
+                explained.__notes__ = notes
+            if explained is error:
+                raise
+            raise explained from error
         else:
             if wait:
                 remove_intermediate(run)
@@ -407,6 +416,57 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     return runs.decide(publication, files, manifest.digest)
 
 
+def check_directories(run: Run) -> None:
+    """Checks that the directories of an active run that are on a disk still exist.
+
+    Its processes would create them anew, and fail only when they read what they have written before.
+
+    Raises:
+        PathNotFoundError: a directory was removed, or its disk unmounted.
+    """
+    for directory in filter(None, (run.spill_dir, run.staging_dir)):
+        with contextlib.suppress(PathPermissionError):
+            if storage.is_remote(directory) or storage.exists(storage.join(directory, OWNER_FILE)):
+                continue
+            if directory != run.staging_dir or not _is_being_published(run):
+                raise lost_error(directory, "directory that the run has made")
+
+
+def lost_error(path: str, expected: str) -> PathNotFoundError:
+    """Returns the error for a path of a run that was there before.
+
+    Args:
+        path: the path.
+        expected: what was there, with its origin.
+    """
+    return PathNotFoundError(
+        f"expected the {expected}, got none: {_LOST}. Mount the disk again if it is not mounted, and run the same "
+        "command again.",
+        path=path,
+    )
+
+
+def _is_being_published(run: Run) -> bool:
+    """Returns whether a run has renamed its staging directory to publish it; see `rename_into_place`."""
+    with contextlib.suppress(PathNotFoundError):
+        for name in storage.list_dir(storage.dirname(run.target)):
+            match = runs.PUBLISHED_FROM.fullmatch(name)
+            if match and match["staging"] == storage.basename(run.staging_dir):
+                return True
+    # Neither: it has just published, or has just renamed the directory back.
+    return runs.is_complete(run.target) or storage.exists(storage.join(run.staging_dir, OWNER_FILE))
+
+
+def _explain(run: Run, error: BaseException) -> BaseException:
+    """Returns the error for a directory of the run that does not exist, if that is the reason of an error; else it."""
+    if isinstance(error, PathNotFoundError) and _LOST not in str(error):
+        try:
+            check_directories(run)
+        except PathNotFoundError as lost:
+            return lost
+    return error
+
+
 def check_is_of_launcher(run: Run) -> None:
     """Checks that this process sees the staging directory that the launcher has made.
 
@@ -416,7 +476,9 @@ def check_is_of_launcher(run: Run) -> None:
     Raises:
         StorageError: this process does not see the directory.
     """
-    if not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
+    if run.owner.is_local and not run.is_remote:
+        check_directories(run)
+    elif not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
         raise StorageError(
             f"{run.staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
             "data_dir must be a place that the launcher and all workers share."

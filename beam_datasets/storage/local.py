@@ -29,6 +29,16 @@ _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
 _SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+_REASONS = {
+    errno.ENOSPC: "the disk is full ({}); nothing was kept of this file. Free some space, or write elsewhere",
+    errno.EDQUOT: "the disk is full for this user or directory, whose quota is used up ({}); nothing was kept of this "
+    "file. Free some space, raise the quota, or write elsewhere",
+    errno.EFBIG: "the file is larger than a limit of this process or of the file system ({}); nothing was kept of it. "
+    "Raise the limit (`ulimit -f unlimited`), or write elsewhere",
+    errno.EROFS: "the file system is mounted read-only ({}), perhaps by the system after an error of the disk. Mount "
+    "it for writing, or write elsewhere",
+}
+"""Error number -> message, with the system's own in place of {}."""
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}  # file systems that cannot sync a directory
@@ -454,16 +464,15 @@ def _as_storage_error(path: str, error: OSError) -> StorageError:
         storage_error = PathNotFoundError("the file or directory does not exist", path=path)
     elif isinstance(error, FileExistsError):
         storage_error = PathExistsError("exists already", path=path)
-    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
+    elif error.errno == errno.EROFS:
+        storage_error = PathPermissionError(_reason(error), path=path)
+    elif isinstance(error, PermissionError):
         storage_error = PathPermissionError(f"{_reason(error)}; this user ({os.geteuid()}) may not do this", path=path)
     storage_error.errno = error.errno
     return storage_error
 
 
 def _reason(error: OSError) -> str:
-    """Returns the reason of an error of the operating system, with advice if the disk is full."""
-    if error.errno in _DISK_IS_FULL:
-        return (
-            f"the disk is full ({error.strerror}); nothing was kept of this file. Free some space, or write elsewhere"
-        )
-    return error.strerror or str(error)
+    """Returns the reason of an error of the operating system, with advice about a disk or a limit."""
+    template = _REASONS.get(error.errno or 0, "{}")
+    return template.format(error.strerror or str(error))

@@ -246,9 +246,12 @@ def test_a_version_that_the_launcher_does_not_see(tmp_path, monkeypatch):
     """A job that has ended well may have published on a disk of its workers; a network disk may show it late."""
     monkeypatch.setattr(running, "VISIBLE_SECONDS", 0.05)
     monkeypatch.setattr(running.time, "sleep", lambda seconds: None)
-    run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0))
+    run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0, runner="FlinkRunner"))
     with pytest.raises(errors.StorageError, match=r"1\.0\.0: expected the version .* published to another disk"):
         running.check_visible(run)
+    local_run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0))
+    with pytest.raises(errors.StorageError, match=r"1\.0\.0: expected the version .* its disk was unmounted"):
+        running.check_visible(local_run)
 
     def published_late(seconds):
         (tmp_path / "1.0.0").mkdir()

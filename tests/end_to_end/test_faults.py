@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -319,6 +320,40 @@ def test_a_killed_build_can_be_run_again(tmp_path):
     for data_dir in ("a", "b"):
         Numbers(data_dir=tmp_path / data_dir, count=2000).build(num_shards=3, num_workers=1)
     assert digests(tmp_path / "a" / "numbers" / "1.0.0") == digests(tmp_path / "b" / "numbers" / "1.0.0")
+
+
+def removed_and_advised(message: str) -> bool:
+    """Returns whether an error says that directories of a run were removed, and does not advise a shared disk."""
+    return "it was removed, or its disk was unmounted" in message and "share" not in message
+
+
+def test_the_directories_of_a_small_build_are_removed(tmp_path):
+    def remove():
+        for directory in tmp_path.rglob("incomplete.*"):
+            shutil.rmtree(directory, ignore_errors=True)
+        return good(2)
+
+    with pytest.raises(errors.PathNotFoundError) as caught:
+        Faulty(data_dir=tmp_path, examples=[good(1), remove]).build(num_workers=1)
+    assert removed_and_advised(str(caught.value))
+    assert is_empty(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("what", ["spill", "staging", "data_dir"])
+def test_the_directories_of_a_build_are_removed(tmp_path, workers, what):
+    """Its processes would create them anew, and fail half a minute later where they merge."""
+    with slow_build(tmp_path / "data", workers) as process:
+        [spill_dir] = tmp_path.rglob("*.spill")
+        removed = {"spill": spill_dir, "staging": spill_dir.with_suffix(""), "data_dir": tmp_path / "data"}[what]
+        removed.rename(tmp_path / "removed")
+        start = time.monotonic()
+        _, error = process.communicate(timeout=120)
+        assert time.monotonic() - start < 10
+        assert process.returncode == 1
+        assert removed_and_advised(error.decode()), error.decode()
+        assert is_empty(tmp_path / "data")
 
 
 @pytest.mark.slow

@@ -12,7 +12,13 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import catalog, storage
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, MetadataError, StorageError
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    LostExamplesError,
+    MetadataError,
+    PathNotFoundError,
+    StorageError,
+)
 from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
 from beam_datasets.formats.tfrecord import frame
 from beam_datasets.generate import publish
@@ -55,6 +61,7 @@ def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):
 def test_a_worker_with_another_disk_publishes_nothing(data_dir):
     """It can write all shards where only it sees them, but the launcher has made no staging directory there."""
     publication = announced(data_dir)
+    publication = replace(publication, owner=replace(publication.owner, runner="FlinkRunner"))
     ready = staged(publication)
     storage.remove(storage.join(publication.staging_dir, "owner.json"))
     with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
@@ -62,6 +69,34 @@ def test_a_worker_with_another_disk_publishes_nothing(data_dir):
     assert not storage.exists(publication.target)
     directory = publish.publish(replace(publication, is_reserved=False), *ready)
     assert catalog.is_published(directory)
+
+
+def test_a_local_run_whose_staging_directory_was_removed_publishes_nothing(tmp_path):
+    publication = announced(tmp_path)
+    ready = staged(publication)
+    storage.remove(storage.join(publication.staging_dir, "owner.json"))
+    with pytest.raises(
+        PathNotFoundError, match="expected the directory that the run has made, got none: it was removed"
+    ):
+        publish.publish(publication, *ready)
+    assert not storage.exists(publication.target)
+
+
+def test_a_run_that_is_being_published_has_its_directories(tmp_path, monkeypatch):
+    """In between, the staging directory has another name, or is gone."""
+    publication = announced(tmp_path)
+    ready = staged(publication)
+    checked, rename, remove = [], storage.rename_dir, storage.remove_tree
+
+    def check(call, *arguments):
+        call(*arguments)
+        publish.check_directories(publication)
+        checked.append(arguments)
+
+    monkeypatch.setattr(storage, "rename_dir", lambda *arguments: check(rename, *arguments))
+    monkeypatch.setattr(storage, "remove_tree", lambda path: check(remove, path))
+    publish.publish(publication, *ready)
+    assert len(checked) >= 3
 
 
 def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypatch):

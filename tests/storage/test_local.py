@@ -239,15 +239,33 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     storage.write_bytes(tmp_path / "x", b"old")
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-        with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
+        with pytest.raises(StorageError, match=rf"^{tmp_path}/x: .*limit .*\(File too large\).*`ulimit -f unlimited`"):
             storage.write_bytes(tmp_path / "x", bytes(3_000_000))
-        with pytest.raises(StorageError, match=f"^{tmp_path}/x: File too large"):
+        with pytest.raises(StorageError, match=f"^{tmp_path}/x: .*File too large"):
             storage.write_bytes(tmp_path / "x", bytes(120_000))  # fails at the last flush
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert storage.list_dir(tmp_path) == ["x"]
     assert storage.read_bytes(tmp_path / "x") == b"old"
+
+
+@pytest.mark.parametrize(
+    "number, advice",
+    [
+        (errno.EDQUOT, r"quota .*\(Disk quota exceeded\).* raise the quota"),
+        (errno.EROFS, "mounted read-only .*Mount it"),
+    ],
+)
+def test_an_error_of_a_disk_has_its_advice(tmp_path, monkeypatch, number, advice):
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(StorageError, match=f"^{tmp_path}/a: .*{advice}") as error:
+        storage.write_bytes(tmp_path / "a", b"x")
+    assert error.value.errno == number
+    assert "this user (" not in str(error.value)
 
 
 def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monkeypatch):
