@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from types import FrameType
 
+from beam_datasets.errors import without_passwords
 from beam_datasets.frames import is_beam
 
 MAX_LOG_BYTES = 64 << 20
@@ -130,8 +131,9 @@ class OutputReader:
             self.close_reading_ends()
 
     def _handle(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
-        """Writes lines to the log, and if `is_shown` shows them at the limited rate."""
-        for line in lines:
+        """Writes lines to the log, and if `is_shown` shows them at the limited rate; without the passwords of URLs."""
+        for line_with_passwords in lines:
+            line = without_passwords(line_with_passwords.decode("utf-8", "backslashreplace")).encode()
             self._write_log(line + b"\n")
             if not is_shown:
                 continue
@@ -143,7 +145,7 @@ class OutputReader:
                 self._num_hidden += 1
             else:
                 self._allowance -= 1
-                self._print(line.decode("utf-8", "backslashreplace"))
+                self._print(line.decode())
 
     def _print(self, text: str) -> None:
         """Prints a line to standard error, which may be a terminal that was closed: then nobody can be told."""

@@ -12,12 +12,13 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 
 from beam_datasets._version import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_underscores
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.display import progress
-from beam_datasets.errors import BeamDatasetsError, did_you_mean
+from beam_datasets.errors import BeamDatasetsError, did_you_mean, without_passwords
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 
@@ -102,10 +103,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         frame = "" if ours else _foreign_frame(error)
         if debug or not (ours or frame):  # an error of this package's own code is a bug, and its traceback is needed
             error.__suppress_context__ = False  # what a runner raised, too
+            if argv is None:
+                sys.excepthook = _print_traceback
             raise
         notes = getattr(error, "__notes__", [])
         say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    """Prints an error that ends the process as Python does, without the passwords of URLs; see `sys.excepthook`."""
+    print(without_passwords("".join(traceback.format_exception(kind, error, frames))), end="", file=sys.stderr)
 
 
 @contextlib.contextmanager

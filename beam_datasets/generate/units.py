@@ -32,7 +32,14 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets._version import __version__
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InvalidKeyError, ResumeError, StorageError
+from beam_datasets.errors import (
+    BeamDatasetsError,
+    CorruptRecordError,
+    InvalidKeyError,
+    ResumeError,
+    StorageError,
+    without_passwords,
+)
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats import tfrecord
@@ -393,12 +400,17 @@ def fingerprint(builder: Any) -> dict[str, str]:
     """Returns {name: text} of everything that affects the encoded bytes of a builder's units.
 
     The names are `beam_datasets`, `python`, `library <name>` (versions), `features`, `code of <module>` (digests),
-    `disable_shuffling`, and `argument <name>` of the builder (texts of their values). Paths are left out.
+    `disable_shuffling`, and `argument <name>` of the builder (texts of their values; of one such as `api_token` only a
+    digest, because resume.json stays on the disk if the run is killed). Paths are left out.
     """
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
     left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
-    arguments = {name: _describe_value(value) for name, value in vars(builder).items() if name not in left_out}
+    arguments = {
+        name: _digest(_describe_contents(value).encode()) if _is_secret(name) else _describe_value(value)
+        for name, value in vars(builder).items()
+        if name not in left_out
+    }
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
     libraries = {name: version for name in _CODECS if (version := _library_version(name))}
@@ -415,6 +427,11 @@ def fingerprint(builder: Any) -> dict[str, str]:
         },
         **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
     }
+
+
+def _is_secret(name: str) -> bool:
+    """Returns whether the name of an argument or an option is that of a credential."""
+    return any(word in name.lower() for word in _SECRETS)
 
 
 def _classes_of_builder(builder: Any, features: Any) -> set[type]:
@@ -446,13 +463,17 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
 def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values.
 
-    A text of more than `_MAX_TEXT` characters is cut, and ends with its digest.
+    A text of more than `_MAX_TEXT` characters is cut, and one with the password of a URL lacks it; both end with the
+    digest of the whole text.
 
     >>> _describe_value({"a": [1, "x"], "b": {2, 1}})
     "{'a': [1, 'x'], 'b': {1, 2}}"
     """
     plain = _describe_contents(value)
-    return plain if len(plain) <= _MAX_TEXT else f"{plain[:_MAX_TEXT]}... {_digest(plain.encode())}"
+    shown = without_passwords(plain)
+    if shown == plain and len(plain) <= _MAX_TEXT:
+        return plain
+    return f"{shown[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
 def _describe_contents(value: Any) -> str:
@@ -570,7 +591,7 @@ def command_to_resume() -> str | None:
     if program is None:
         return None
     text = f"{program} {shlex.join([*sys.argv[1:], *([] if '--resume' in sys.argv else ['--resume'])])}"
-    return None if any(word in text.lower() for word in _SECRETS) else text
+    return None if _is_secret(text) or without_passwords(text) != text else text
 
 
 # -------------------------------------------------------------------------------------------------------- staged shards

@@ -130,6 +130,18 @@ def test_a_process_that_keeps_the_pipes_is_not_waited_for(tmp_path, monkeypatch)
         os.close(end)
 
 
+def test_passwords_of_urls_are_neither_shown_nor_kept(tmp_path, capsys):
+    reader = OutputReader(str(tmp_path / "log"))
+    ends = tuple(map(os.dup, reader.writing_ends))
+    reader.start()
+    for end in ends:
+        os.write(end, b"GET http://me:secret@host/x \xff\n")
+        os.close(end)
+    reader.close()
+    assert (tmp_path / "log").read_text() == 2 * "GET http://***@host/x \\xff\n"
+    assert capsys.readouterr().err == "GET http://***@host/x \\xff\n"
+
+
 @pytest.mark.slow
 def test_only_handlers_of_the_terminal_are_replaced(tmp_path):
     code = (

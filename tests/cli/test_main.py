@@ -140,6 +140,22 @@ def test_debug_raises(tmp_path):
         main(["info", "nothing", "--data_dir", str(tmp_path), "--debug"])
 
 
+@pytest.mark.parametrize("fault", ["DatasetNotFoundError(url)", "ValueError('cannot open ' + url)"])
+def test_debug_shows_no_password_of_a_url(tmp_path, fault):
+    """Not even of errors that the author's code raises."""
+    (tmp_path / "module_of_a_user.py").write_text(
+        "from beam_datasets.errors import DatasetNotFoundError\n"
+        "url = 'http://me:very-' + 'secret@host/x'\n"
+        f"raise {fault}\n"
+    )
+    command = [sys.executable, "-m", "beam_datasets.cli", "--imports", "module_of_a_user.py", "list", "--debug"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "***@host/x" in done.stderr
+    assert "very-secret" not in done.stderr
+
+
 @pytest.mark.slow
 def test_worker_processes_find_the_file(small, tmp_path):
     command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers=2"]

@@ -26,7 +26,7 @@ from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, Resum
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
-from beam_datasets.generate.units import Resumable, fingerprint
+from beam_datasets.generate.units import Resumable, command_to_resume, fingerprint
 from tests.cases import repeated
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
@@ -316,6 +316,29 @@ def test_arguments_of_any_kind_are_compared(tmp_path, paths, one, other):
 
     assert of(one) == of(copy.deepcopy(one)) != of(other)
     assert of(threading.Lock()) != of(threading.Lock())  # of which nobody knows whether it is the same
+
+
+@pytest.mark.parametrize(
+    "name, one, other",
+    [("url", "http://me:SECRET-1@host/x", "http://me:SECRET-2@host/x"), ("_api_token", "SECRET-1", "SECRET-2")],
+)
+def test_arguments_are_compared_without_their_secrets(tmp_path, paths, name, one, other):
+    """resume.json is left on the disk if the run is killed."""
+
+    def of(value):
+        builder = Units(data_dir=tmp_path, paths=paths)
+        setattr(builder, name, value)
+        return fingerprint(builder)
+
+    assert of(one) == of(one) != of(other)
+    assert "SECRET" not in str(of(one))
+
+
+def test_a_command_with_a_password_is_not_kept(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/bin/beam-datasets", "build", "x", "--url", "http://host/x"])
+    assert command_to_resume() == "beam-datasets build x --url http://host/x --resume"
+    monkeypatch.setattr("sys.argv", ["/bin/beam-datasets", "build", "x", "--url", "http://me:pass@host/x"])
+    assert command_to_resume() is None
 
 
 @pytest.mark.parametrize("feature", [Money(), F.Sequence(Money()), {"of": Grade(num_classes=2)}])
