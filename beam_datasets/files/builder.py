@@ -837,6 +837,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         return -(-self._infer_rows // len(self._all_files))
 
+    @property
+    def _known_types(self) -> set[str]:
+        """The names of columns whose types are given, or are those of the version that is appended to."""
+        return {path.replace(".", "/").partition("/")[0] for path in (*self._specs, *self._published_types)}
+
     @cached_property
     def _fields(self) -> dict[str, Field]:
         """The schema: as found in the files, with `features` in its place.

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
-from beam_datasets.files.fields import Field, with_absent
+from beam_datasets.files.fields import Field, advice, with_absent
 from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for
+from beam_datasets.files.text_notes import way_to_read
 from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_limit
 
 if TYPE_CHECKING:
@@ -186,6 +187,10 @@ class Csv(RowsBuilder):
                 yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
             elif name in stray_texts:
                 yield name, stray_texts[name]
+            elif example and name not in self._known_types and (way := way_to_read(name, example)):
+                stored = f"{location}: column {name!r} is stored as text, such as {example!r}"
+                accept = f"{advice(name, 'string')} accepts text"
+                yield name, f"{stored}: {way} makes a date where it is read, in ds.map(); {accept}"
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

@@ -10,6 +10,7 @@ parallel.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
@@ -25,9 +26,12 @@ from beam_datasets.files.hugging_face import Description, described_features, wi
 from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.files.merged_fields import MergedColumn
 from beam_datasets.files.parquet_nulls import may_have_nulls, with_nulls_reported
+from beam_datasets.files.text_notes import note_on_types, temporal_columns
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.streams import open_bytes
+
+log = logging.getLogger(__name__)
 
 
 class Parquet(RowsBuilder):
@@ -55,6 +59,11 @@ class Parquet(RowsBuilder):
         fields, pieces = self._groups
         if not fields:
             raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")
+        types = {
+            path: kind for path, kind in temporal_columns(fields) if path.partition("/")[0] not in self._known_types
+        }
+        if types:
+            log.warning(note_on_types(self.files_text, types))
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:

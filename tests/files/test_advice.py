@@ -63,6 +63,8 @@ FOLLOWED_ELSEWHERE = {
     "cli/resolve.py:builder_file --name": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/resolve.py:builder_file --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/resolve.py:_build_by beam-datasets build {}": f"{_TRIAL}",
+    "files/csv.py:_text_warnings --feature": "tests/files/test_text_notes.py",
+    "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/resolve.py:format_of --pattern": "tests/cli/test_resolve.py",
     "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
     "cli/stats.py:lines --imports": f"{_LOOKING}::test_imports_registers_what_a_dataset_needs",

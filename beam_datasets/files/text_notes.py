@@ -1,0 +1,55 @@
+"""Notes on columns of dates, times and decimals, which are stored as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from beam_datasets.files.fields import Field, advice
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d+)?)?)?")
+_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2}")
+
+
+def temporal_columns(fields: Mapping[str, Field], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields (path, type in the files) of each date, time, duration and decimal that is stored as text."""
+    for name, field in fields.items():
+        if field.kind == "string" and re.match(r"date|time|duration|decimal", field.source or ""):
+            yield path + name, field.source or ""
+        elif field.kind == "object":
+            yield from temporal_columns(field.fields or {}, f"{path}{name}/")
+
+
+def note_on_types(place: str, types: Mapping[str, str]) -> str:
+    """Returns a note on columns that are stored as text: how to read them as what they are.
+
+    Args:
+        place: the file, for the note.
+        types: path of a column -> its type in the files, such as "date32[day]".
+    """
+    listed = ", ".join(f"{name!r} ({kind})" for name, kind in types.items())
+    date = next((name for name, kind in types.items() if kind.startswith(("date", "timestamp"))), "")
+    decimal = next((name for name, kind in types.items() if kind.startswith("decimal")), "")
+    has_zone = "tz=" in types.get(date, "")
+    make = "datetime.fromisoformat" if has_zone else "np.datetime64"
+    ways = [
+        f"{make}(e[{date!r}].decode()) makes a date where it is read, in ds.map()" if date else "",
+        f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
+        f"{advice(next(iter(types)), 'string')} accepts text",
+    ]
+    return f"{place}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
+
+
+def way_to_read(name: str, example: str) -> str:
+    """Returns code that makes a date of a column's texts where they are read; '' if the example is no date.
+
+    >>> way_to_read("day", "2024-02-29"), way_to_read("day", "29.2.2024"), way_to_read("day", "2/3")
+    ("np.datetime64(e['day'].decode())", "datetime.strptime(e['day'].decode(), '%d.%m.%Y')", '')
+    """
+    if _ISO_DATE.fullmatch(example):
+        return f"np.datetime64(e[{name!r}].decode())"
+    if not (date := _DATE.fullmatch(example)):
+        return ""
+    separator = date[1] or date[2]
+    order = ("%d", "%m", "%Y") if date[1] else ("%Y", "%m", "%d")
+    return f"datetime.strptime(e[{name!r}].decode(), {separator.join(order)!r})"

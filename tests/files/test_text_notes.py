@@ -1,0 +1,95 @@
+"""Builds say which columns of dates, times and decimals became text, and how to read them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_datasets.files.csv import Csv
+from beam_datasets.files.parquet import Parquet
+
+DAY = datetime.date(2024, 2, 29)
+
+
+class Notes(logging.Handler):
+    """Messages that are logged while files are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@pytest.fixture
+def notes() -> Iterator[list[str]]:
+    handler = Notes()
+    log = logging.getLogger("beam_datasets.files")
+    log.addHandler(handler)
+    yield handler.texts
+    log.removeHandler(handler)
+
+
+def write_parquet(tmp_path: Path) -> str:
+    table = pa.table(
+        {
+            "id": [1],
+            "day": [DAY],
+            "at": pa.array([datetime.datetime(2024, 2, 29)], pa.timestamp("us", tz="UTC")),
+            "price": [decimal.Decimal("1.50")],
+            "text": ["2024-02-29"],
+            "inner": [{"day": DAY}],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    return str(tmp_path / "a.parquet")
+
+
+def test_parquet_names_the_columns_that_become_text(tmp_path: Path, notes: list[str]) -> None:
+    builder = Parquet(data_dir=tmp_path, pattern=write_parquet(tmp_path))
+    builder.build()
+    [note] = notes
+    assert "stored as text: 'day' (date32[day]), 'at' (timestamp[us, tz=UTC]), 'price' (decimal128(3, 2)), " in note
+    assert "'inner/day' (date32[day]): np.datetime64(e['day'].decode()) makes a date" in note
+    assert "--feature price=float64 stores numbers" in note
+    [e] = builder.as_dataset("train")
+    assert np.datetime64(e["day"].decode()) == np.datetime64("2024-02-29")
+
+
+def test_a_type_that_is_given_needs_no_note(tmp_path: Path, notes: list[str]) -> None:
+    features = {"day": "string", "at": "string", "price": "float64", "inner.day": "string"}
+    builder = Parquet(data_dir=tmp_path, pattern=write_parquet(tmp_path), features=features)
+    builder.build()
+    assert not notes
+    [e] = builder.as_dataset("train")
+    assert e["price"] == 1.5
+
+
+@pytest.mark.parametrize(
+    "text, way",
+    [
+        ("2024-02-29", "np.datetime64(e['day'].decode())"),
+        ("2024-02-29 12:30:00", "np.datetime64(e['day'].decode())"),
+        ("29.02.2024", "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"),
+        ("2024/2/29", "datetime.strptime(e['day'].decode(), '%Y/%m/%d')"),
+    ],
+)
+def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str, way: str) -> None:
+    (tmp_path / "a.csv").write_text(f"id,day\n1,{text}\n", encoding="utf-8")
+    builder = Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"))
+    builder.build()
+    [note] = notes
+    assert f"a.csv, line 2: column 'day' is stored as text, such as {text!r}: {way} makes a date" in note
+    [e] = builder.as_dataset("train")
+    assert str(eval(way, {"np": np, "datetime": datetime.datetime, "e": e})).startswith("2024-02-29")
+    Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build()
+    assert len(notes) == 1
