@@ -401,7 +401,7 @@ class DatasetBuilder:
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         try:
-            directory = self._generate_version(self._complete_options(options), overwrite=overwrite)
+            directory = self._generate_and_name_keys(self._complete_options(options), overwrite=overwrite)
         except Exception as error:
             settings.check_manual_dir(error)
             raise
@@ -411,6 +411,19 @@ class DatasetBuilder:
         if default := self._default_config():
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
+
+    def _generate_and_name_keys(self, options: BuildOptions, *, overwrite: bool) -> str:
+        """Calls `_generate_version`; its error about a repeated key gets the key of the builder.
+
+        Raises:
+            DuplicateKeyError: two examples have the same key.
+        """
+        try:
+            return self._generate_version(options, overwrite=overwrite)
+        except DuplicateKeyError as error:
+            from beam_datasets.generate.repeated_keys import with_key
+
+            raise with_key(error, self) from None
 
     def _complete_options(self, options: BuildOptions) -> BuildOptions:
         """Returns the options of a build with those that this class sets itself, such as the files that it reads."""

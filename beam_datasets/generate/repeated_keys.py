@@ -1,0 +1,63 @@
+"""The key that two examples share: errors of the shard writer know its hash alone."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from beam_datasets.arguments import shown
+from beam_datasets.errors import DuplicateKeyError
+from beam_datasets.generate.units import SourceUnits
+from beam_datasets.metadata.keys import hash_key
+
+SEARCH_SECONDS = 10.0  # for which a source is read again
+
+
+def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
+    """Returns the error with the builder's key beside its hash; the same error if the key is not found.
+
+    The source is read again for at most `SEARCH_SECONDS`. A source that is a Beam transform is not read.
+
+    Args:
+        error: an error about a split of the builder.
+        builder: the builder that made the examples.
+    """
+    wanted = error.sort_key
+    if wanted is None or error.split is None:
+        return error
+    if "pipeline" in inspect.signature(builder._split_generators).parameters:
+        return error
+    try:
+        for key in _keys(builder.split_generators(None).get(error.split), time.monotonic() + SEARCH_SECONDS):
+            if isinstance(key, (str, bytes, int)) and hash_key(error.split, key) == wanted:
+                text = f"the same key {shown(key)} (its hash is {wanted.hex()})"
+                return error.with_message(str(error).replace(f"the same key (its hash is {wanted.hex()})", text))
+    except Exception:  # of the builder, whose source may be readable once only
+        return error
+    return error
+
+
+def _keys(source: Any, deadline: float) -> Iterator[Any]:
+    """Yields the keys of a source until a time; none of a Beam transform.
+
+    Args:
+        source: an iterable of (key, example), a function that returns one, or a `SourceUnits`.
+        deadline: time of `time.monotonic` at which it ends.
+    """
+    for item in _items(source):
+        if time.monotonic() > deadline:
+            return
+        yield item[0]
+
+
+def _items(source: Any) -> Iterator[Any]:
+    """Yields the elements of a source; none of a Beam transform."""
+    if isinstance(source, SourceUnits):
+        for unit in source.units:
+            yield from source.read(unit)
+    elif isinstance(source, Iterable):
+        yield from source
+    elif callable(source) and not hasattr(source, "expand"):
+        yield from source()
