@@ -166,6 +166,13 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
         if name in content.encrypted:
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
             fields[name] = Field(UNKNOWN, problem=problem)
+    for name in content.intervals:
+        kept = "" if content.schema.field(name).type.num_fields else f"{advice(name, 'bytes')} stores their 12 bytes, "
+        problem = (
+            f"{content.path}: column {name!r} has intervals, whose months, days and milliseconds are not decoded; "
+            f"write them as text or numbers, or {kept}{advice(name, 'drop')} leaves the column out"
+        )
+        fields[name] = Field(UNKNOWN, problem=problem)
     return fields, nulls
 
 

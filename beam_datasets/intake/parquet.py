@@ -133,6 +133,12 @@ class ParquetContent:
             name for columns in self.chunks for name, chunk in zip(self.leaves, columns) if chunk.is_encrypted
         )
 
+    @property
+    def intervals(self) -> list[str]:
+        """The columns that contain intervals of months, days and milliseconds, which pyarrow reads as 12 bytes."""
+        schema = self._file.schema
+        return [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).converted_type == "INTERVAL"]
+
     def has_nulls(self, leaf: int) -> bool:
         """Returns whether a column of values has nulls, or might have some, by its statistics."""
         if not self._has_reliable_statistics(leaf):

@@ -22,6 +22,7 @@ from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.parquet import rows
 from tests.exporting.conftest import export
 from tests.files.conftest import rows_of
+from tests.files.in_process import publish
 from tests.files.parquet_reads import FILES, WAV, Read, advised, label, table_of
 
 pa = pytest.importorskip("pyarrow")
@@ -652,3 +653,16 @@ def test_what_is_built_of_any_type_is_exported(files, tmp_path):
     assert table.select(list(expected)).to_pydict() == expected
     names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["y"]["names"]
     assert names == ["p", "q"]
+
+
+def test_intervals_are_not_bytes_in_silence(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    columns = "i AS id, INTERVAL (i) DAY AS x, {'y': INTERVAL (i) MONTH} AS s"
+    duckdb.sql(f"COPY (SELECT {columns} FROM range(2) t(i)) TO '{path}' (FORMAT parquet)")
+    with pytest.raises(InputError, match=r"column 'x' has intervals.* --feature x=bytes stores .* --feature x=drop"):
+        publish("parquet", path, "--feature=s=drop")
+    with pytest.raises(InputError, match=r"column 's' has intervals.* or --feature s=drop leaves the column out"):
+        publish("parquet", path, "--feature=x=drop")
+    rows = publish("parquet", path, "--feature=x=bytes", "--feature=s=drop").rows
+    assert [row["x"] for row in rows] == [bytes(12), bytes(4) + b"\1" + bytes(7)]
