@@ -45,21 +45,24 @@ If the meaning of a field changes, the format needs a new number.
 # Indices of the integers that a process shares with its DataLoader workers.
 _SET_EPOCH = 0  # number of the pass of `set_epoch()`, or `_UNSET`
 _FIRST_PASS = 1  # number of the first pass
-_LAST_PASS_AND_SEED = 2  # number of the last pass, shifted by `_SEED_BITS`, and the seed of its DataLoader
+_LAST_PASS = 2  # number of the last pass that has begun
 _STATE_USED_IN_PASS = 3  # number of the pass that used the loaded state, or `_UNSET`
 _READ_BY_WORKERS = 4  # 1 if workers have iterated
 _RANKS_LOGGED = 5  # 1 if ranks were logged
-_BEGUN_BY_WORKER = 6  # the first of `_MAX_WORKERS` integers: the number of the last pass that each worker has begun
+_STATES_LOADED = 6  # how often this process loaded a state
+_LOADERS = 7  # the first of `_MAX_LOADERS * _INTEGERS_OF_LOADER` integers of DataLoaders with workers
 
 _UNSET = -1  # no pass or epoch
+_MAX_LOADERS = 8  # DataLoaders that begin their passes at the same time
 _MAX_WORKERS = 256  # workers of a process
-_SEED_BITS = 31  # bits of a seed
-_NO_SEED = (1 << _SEED_BITS) - 1  # the seed of a process without workers
+_INTEGERS_OF_LOADER = 1 + _MAX_WORKERS  # its last pass, then the last pass that each worker has begun; with its key
+_KEY_BITS = 31  # bits of the key of a DataLoader, from which the number of a pass is shifted
+_MAX_KEY = (1 << _KEY_BITS) - 1
 
 
 def _initial_shared_integers(first_pass: int = 0) -> list[int]:
     """Returns the initial values of the shared integers; `first_pass` is the number of the first pass."""
-    return [_UNSET, first_pass, first_pass - 1 << _SEED_BITS | _NO_SEED, _UNSET, 0, 0, *[_UNSET] * _MAX_WORKERS]
+    return [_UNSET, first_pass, first_pass - 1, _UNSET, 0, 0, 0, *[_UNSET] * (_MAX_LOADERS * _INTEGERS_OF_LOADER)]
 
 
 # The fields of a state, besides "examples", the number of examples in an item, which earlier versions did not save.
@@ -133,6 +136,7 @@ class Divided:
         even: str | None,
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
+        process: int | None = None,
         detected_ranks: Ranks | None = None,
         fit_loop: FitLoop | None = None,
     ) -> None:
@@ -146,6 +150,7 @@ class Divided:
             even: "drop" or "pad" gives all ranks the same number of whole blocks; None for neither.
             shared: the integers of `_initial_shared_integers()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
+            process: the id of the process that shares the integers with its workers; None for this process.
             detected_ranks: the ranks that the parent of this DataLoader worker detected.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
 
@@ -162,13 +167,16 @@ class Divided:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
         self._even = even
         self._shared: MutableSequence[Any] = _initial_shared_integers() if shared is None else shared
+        self._process = os.getpid() if process is None else process
         self._start = start
         self._current: Any = None
         self._num_ranks = 1  # number of ranks of the last iteration
         self._number = 0  # number of the last pass of this process
+        _register_for_forks(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Returns the arguments for a DataLoader worker, with the ranks that this process detects."""
+        """Returns the arguments for another process, with the ranks that this process detects."""
+        self._detach_from_parent()
         given = self._given_ranks
         options = {
             "rank": given and given.rank,
@@ -178,9 +186,20 @@ class Divided:
             "block": self._block,
             "even": self._even,
             "shared": self._shared,
+            "process": self._process,
             "start": self._start,
         }
         return _build_divided, (self._dataset, options)
+
+    def _detach_from_parent(self) -> None:
+        """Copies the shared integers if another process created them and this one is not its DataLoader worker.
+
+        A program may start its ranks with a dataset, as `torch.multiprocessing.spawn` does. Each rank then counts its
+        own passes, which it shares only with its own workers.
+        """
+        if self._process != os.getpid() and _get_worker()[2] is None:
+            self._process = os.getpid()
+            self._shared = cast("Any", self._shared).clone().share_memory_()
 
     def __len__(self) -> int:
         """Returns the number of items that all workers of the rank get in an epoch.
@@ -252,6 +271,7 @@ class Divided:
         Raises:
             StateError: the loaded state belongs to another worker.
         """
+        self._detach_from_parent()
         worker, num_workers, iteration = _get_worker()
         ranks = self.ranks
         if worker == 0 and not self._shared[_RANKS_LOGGED]:
@@ -261,7 +281,7 @@ class Divided:
             self._warn_of_lightning()
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
-        start = self._begin_pass(worker, iteration)
+        start = self._begin_pass(worker, num_workers, iteration)
         if self._current is not None:
             self._current.close()
         items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=iteration is not None)
@@ -325,43 +345,70 @@ class Divided:
             return False
         return True
 
-    def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
+    def _begin_pass(self, worker: int, num_workers: int, iteration: int | None) -> State | None:
         """Sets the number of the pass that begins, the same in all workers of a DataLoader.
 
-        All workers of a pass have the seed of their DataLoader. A worker that has already begun the last pass, with the
-        same seed, begins the next one: this happens to persistent workers and to DataLoaders with equal generators.
+        A worker begins the pass that another worker of its DataLoader has begun, or a new one if there is none. A
+        worker that has begun it already begins a new one, too: this happens to persistent workers and to DataLoaders
+        with equal generators.
 
         A process without workers discards the loaded state after using it. A process with workers does not see that
         they used it, and also passes it to the workers of the next pass. So workers share the number of the pass that
         used it, and ignore it in others.
 
-        Number and seed are in one integer, so that workers that begin at the same time write the same value.
-
         Lightning restores no state of a loader after the end of an epoch, so a pass in its loop has at least the number
         of its epoch.
+
+        Args:
+            worker: the index of this DataLoader worker.
+            num_workers: the number of workers of the DataLoader.
+            iteration: the seed of the DataLoader; None in a process that is not a worker.
 
         Returns:
             The loaded state at which this pass starts; None if it starts at an epoch.
         """
-        shared, begun_index = self._shared, _BEGUN_BY_WORKER + worker % _MAX_WORKERS
+        shared, loop = self._shared, self._fit_loop
         started_by = int(shared[_STATE_USED_IN_PASS])  # is written last, so it is read first
-        number, last_seed = divmod(int(shared[_LAST_PASS_AND_SEED]), 1 << _SEED_BITS)
-        seed = _NO_SEED if iteration is None else iteration % _NO_SEED
-        if iteration is None or seed != last_seed or shared[begun_index] == number:
-            number += 1
+        number = int(shared[_LAST_PASS]) + 1  # is written after the pass of the DataLoader, so it is read before
+        loader, key, is_joined = 0, 0, False
+        if iteration is not None:
+            loader, key = self._find_loader(iteration, num_workers)
+            begun = int(shared[loader])
+            is_joined = begun & _MAX_KEY == key and begun != int(shared[loader + 1 + worker % _MAX_WORKERS])
+            number = begun >> _KEY_BITS if is_joined else number
         start, self._start = self._start, None
         if iteration is not None and started_by not in (_UNSET, number):
             start = None
-        if start is None and (loop := self._fit_loop) is not None:
+        if start is None and not is_joined and loop is not None:
             number = max(number, loop.epoch)
         self._number = number if start is None else self._pass_at_state(start)
-        shared[_LAST_PASS_AND_SEED] = self._number << _SEED_BITS | seed
-        shared[begun_index] = self._number
         if iteration is not None:
+            shared[loader] = shared[loader + 1 + worker % _MAX_WORKERS] = self._number << _KEY_BITS | key
             shared[_READ_BY_WORKERS] = 1
-            if start is not None:
-                shared[_STATE_USED_IN_PASS] = self._number
+        if start is not None or not is_joined:
+            shared[_LAST_PASS] = self._number
+        if iteration is not None and start is not None:
+            shared[_STATE_USED_IN_PASS] = self._number
         return start
+
+    def _find_loader(self, seed: int, num_workers: int) -> tuple[int, int]:
+        """Returns the index of the shared integers of a DataLoader, and its key.
+
+        A DataLoader that has none gets those of the one whose last pass is the earliest. The number of its last pass
+        and its key are in one integer, so that workers that begin at the same time write the same value.
+
+        Args:
+            seed: the seed of the DataLoader.
+            num_workers: the number of its workers; another one with the same seed is another DataLoader.
+
+        Returns:
+            (index of the first integer, key); the key is less than `_MAX_KEY`, as in `_UNSET`.
+        """
+        key = hash((seed, num_workers, int(self._shared[_STATES_LOADED]))) % _MAX_KEY  # of integers, so not salted
+        ends = _LOADERS + _MAX_LOADERS * _INTEGERS_OF_LOADER
+        begun = {index: int(self._shared[index]) for index in range(_LOADERS, ends, _INTEGERS_OF_LOADER)}
+        earliest = min(begun, key=begun.__getitem__)
+        return next((index for index, number in begun.items() if number & _MAX_KEY == key), earliest), key
 
     def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         """Returns the iterator over the items of a share.
@@ -420,7 +467,7 @@ class Divided:
     @property
     def _last_pass(self) -> int:
         """The number of the last pass; -1 before the first one."""
-        return int(self._shared[_LAST_PASS_AND_SEED]) >> _SEED_BITS
+        return int(self._shared[_LAST_PASS])
 
     def _pass_at_state(self, state: State) -> int:
         """Returns the number of the pass in which a state was saved."""
@@ -449,6 +496,7 @@ class Divided:
             epoch: the epoch, from 0, as frameworks count them: after `repeat(n)` it is the number of a pass, which
                 reads n epochs from `n * epoch`.
         """
+        self._detach_from_parent()
         self._shared[_SET_EPOCH] = integer("epoch", epoch, at_least=0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -496,10 +544,14 @@ class Divided:
         In the main process the pass is that of this process or of all DataLoader workers that it starts next; in a
         DataLoader worker it is the pass of this worker alone.
         """
+        self._detach_from_parent()
         self._start = dict(state)
         worker, _, iteration = _get_worker()
-        for number in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
-            self._shared[_BEGUN_BY_WORKER + number] = _UNSET
+        if iteration is None:
+            self._shared[_STATES_LOADED] += 1  # changes the keys of all DataLoaders
+        else:
+            for loader in range(_MAX_LOADERS):
+                self._shared[_LOADERS + loader * _INTEGERS_OF_LOADER + 1 + worker % _MAX_WORKERS] = _UNSET
         self._shared[_STATE_USED_IN_PASS] = _UNSET
         self._shared[_READ_BY_WORKERS] = 0
 
@@ -762,7 +814,7 @@ def as_torch(
             f"rank and num_ranks: expected both or neither, got rank={rank} and num_ranks={num_ranks}. Give both."
         )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "even": even}
-    shared = torch.tensor(_initial_shared_integers(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
+    shared = torch.tensor(_initial_shared_integers(dataset._first_pass(epoch)), dtype=torch.int64)
     divided = _build_divided(dataset, {**options, "shared": shared})
     if even is not None:
         try:
@@ -885,6 +937,31 @@ def _subclass_torch_class(our_class: type[Any], torch_class_name: str) -> type[A
 # pickle cannot find classes that are created at run time; it can find these functions.
 
 
+_divided: weakref.WeakSet[Divided] = weakref.WeakSet()
+"""The iterable datasets of this process."""
+
+
+def _register_for_forks(divided: Divided) -> None:
+    """Detaches an iterable dataset from the parent of this process before this process forks.
+
+    A DataLoader forks its workers without a call to its dataset.
+    """
+    _detach_before_forks()
+    _divided.add(divided)
+
+
+@functools.cache  # once, as it cannot be undone
+def _detach_before_forks() -> None:
+    """Registers a function that runs before each fork of this process."""
+
+    def detach() -> None:
+        """Detaches all iterable datasets of this process from its parent."""
+        for divided in list(_divided):
+            divided._detach_from_parent()
+
+    os.register_at_fork(before=detach)
+
+
 def _build_map_style(dataset: Any, even: str | None, block: int | None) -> Any:
     """Returns a `MapStyle` that is a torch.utils.data.Dataset too. For the arguments, see `MapStyle`."""
     return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block)
@@ -897,6 +974,7 @@ def _build_divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any
         dataset: the dataset or stream.
         options: the keyword arguments of `Divided`.
     """
+    options["shared"].share_memory_()  # a copy that pickle made does not share its memory
     our_class = Divided if dataset._has_positions else DividedStream
     return _subclass_torch_class(our_class, "IterableDataset")(dataset, **options)
 

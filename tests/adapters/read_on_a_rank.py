@@ -22,16 +22,18 @@ def ids_alone(example: dict[str, Any]) -> dict[str, Any]:
 
 
 def made() -> Any:
-    return bd.builder_from_directory(DIRECTORY).as_dataset("train").map(ids_alone).as_torch(block=4)
+    train = bd.builder_from_directory(DIRECTORY).as_dataset("train").shuffle(seed=7)
+    return train.map(ids_alone).as_torch(block=4)
 
 
-def spawned(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
-    """Reads a dataset that was made before there were ranks."""
+def started(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
+    """Reads two epochs of a dataset that was made before there were ranks."""
     import torch
     from torch.utils.data import DataLoader
 
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
-    save(folder, rank, DataLoader(dataset, batch_size=4, num_workers=num_workers))
+    loader = DataLoader(dataset, batch_size=4, num_workers=num_workers, persistent_workers=num_workers > 0)
+    save(folder, rank, [batch for _ in range(2) for batch in loader])
     torch.distributed.destroy_process_group()
 
 
@@ -57,10 +59,11 @@ def save(folder: str, rank: int, loader: Any) -> None:
 
 
 def main(way: str, folder: str, num_workers: int, rank: int) -> None:
-    if way == "spawn":
+    if way in ("spawn", "fork"):
         import torch
 
-        torch.multiprocessing.spawn(spawned, (made(), folder, num_workers), nprocs=WORLD_SIZE)
+        arguments = (made(), folder, num_workers)
+        torch.multiprocessing.start_processes(started, arguments, nprocs=WORLD_SIZE, start_method=way)
     else:
         accelerated(rank, folder, num_workers, {"dispatch": True, "shard": False, "default": None}[way])
 

@@ -344,16 +344,39 @@ def test_each_pass_is_the_next_epoch(items: Any, passes: list[tuple[int, int]], 
     shuffled = items.shuffle(seed=3).repeat(times)
     kept = shuffled.filter(lambda item: True) if is_filtered else shuffled
     dataset = divided(kept) if not is_filtered else _stream(kept)
-    before: tuple[int, int] | None = None
     for number, (num_workers, seed) in enumerate(passes):
-        if before is not None and before[1] == seed and before[0] < num_workers:
-            seed += 3  # a new worker cannot tell passes with one seed apart
-        before = num_workers, seed
         expected = [
             item for epoch in range(times) for item in items.shuffle(seed=3).iterate(epoch=number * times + epoch)
         ]
         got = flat(Loader(dataset, 1, num_workers, seed=seed))
         assert got == expected if num_workers < 2 else sorted(got) == sorted(expected)
+
+
+WORKERS_OF_LOADERS = [(loader, worker) for loader, count in enumerate((3, 2)) for worker in range(count)]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.permutations(WORKERS_OF_LOADERS), min_size=1, max_size=3), st.integers(0, 1), st.booleans())
+def test_loaders_that_read_at_the_same_time(
+    items: Any, rounds: list[list[tuple[int, int]]], other_seed: int, are_persistent: bool
+) -> None:
+    """Whichever workers of two DataLoaders begin first, each reads whole epochs, and no two read the same one."""
+    dataset = divided(items.shuffle(seed=3))
+    copies = {key: _copy(dataset) for key in WORKERS_OF_LOADERS}
+    epochs = []
+    for number, order in enumerate(rounds):
+        if not are_persistent:
+            copies = {key: _copy(dataset) for key in WORKERS_OF_LOADERS}
+        iterators = {}
+        for loader, worker in order:
+            seed = 100 * (0 if are_persistent else number) + other_seed * loader
+            with as_worker(worker, (3, 2)[loader], seed):
+                iterators[loader, worker] = iter(copies[loader, worker])
+        for loader in range(2):
+            workers = [key for key in WORKERS_OF_LOADERS if key[0] == loader]
+            assert sorted(item for key in workers for item in iterators[key]) == list(range(N))
+            epochs.append({copies[key].state_dict()["begun"]["epoch"] for key in workers})
+    assert sorted(epochs, key=min) == [{epoch} for epoch in range(2 * len(rounds))]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

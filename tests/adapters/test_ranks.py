@@ -30,19 +30,24 @@ def read(way: str, folder: Path, num_workers: int) -> list[list[int]]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     variables = os.environ | {"MASTER_PORT": port, "PYTHONPATH": str(ROOT)}
-    ranks = range(1 if way == "spawn" else 2)  # of the processes that are started here
+    ranks = range(1 if way in ("spawn", "fork") else 2)  # of the processes that are started here
     command = [sys.executable, str(SCRIPT), way, str(folder), str(num_workers)]
     processes = [subprocess.Popen([*command, str(rank)], env=variables) for rank in ranks]
-    assert [process.wait(100) for process in processes] == [0] * len(processes)
+    assert [process.wait(300) for process in processes] == [0] * len(processes)
     return [ast.literal_eval((folder / f"ids{rank}").read_text()) for rank in range(2)]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_dataset_that_is_made_before_there_are_ranks(torch, tmp_path, dataset, num_workers):
-    first, second = read("spawn", tmp_path, num_workers)
-    assert sorted(first + second) == sorted(example["idx"].item() for example in dataset)
-    assert first
-    assert second
+@pytest.mark.parametrize("way", ["spawn", "fork"])
+def test_a_dataset_that_is_made_before_there_are_ranks(torch, tmp_path, dataset, way, num_workers):
+    """Both ranks read epoch 0 first, then epoch 1, though they got one dataset."""
+    ranks = read(way, tmp_path, num_workers)
+    for epoch in range(2):
+        order = [example["idx"].item() for example in dataset.shuffle(seed=7).iterate(epoch=epoch)]
+        batches = [order[start : start + 4] for start in range(0, len(order), 4)]
+        for rank, got in enumerate(ranks):
+            expected = [number for batch in batches[rank::2] for number in batch]
+            assert got[epoch * len(expected) :][: len(expected)] == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import os
 import pickle
@@ -225,6 +226,36 @@ def test_each_pass_is_the_next_epoch(torch: Any, three: Any, loader: Any, num_wo
     with pytest.raises(ValueError, match="expected 4, with which a pass"):
         shuffled.repeat(2).as_torch(epoch=5)
     del batches
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("num_workers", [2, 0])
+def test_loaders_that_read_at_the_same_time(three: Any, loader: Any, num_workers: int, persistent: bool) -> None:
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    dataset = shuffled.as_torch(block=4)
+    expected = [batches_of(ids(shuffled.iterate(epoch=epoch)), 4) for epoch in range(7)]
+    first = loader(dataset, batch_size=4, num_workers=3, persistent_workers=persistent)
+    second = loader(dataset, batch_size=4, num_workers=num_workers, persistent_workers=persistent and num_workers > 0)
+    got = []
+    for _ in range(2):
+        pairs = list(zip(first, second))
+        got += [ids(batch for batch, _ in pairs), ids(batch for _, batch in pairs)]
+    next(iter(first))  # a pass that ends early
+    got += [ids(second), ids(first)]
+    assert sorted(map(expected.index, got)) == [0, 1, 2, 3, 5, 6]
+    del first, second
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_copies_count_their_own_passes(three: Any, loader: Any, num_workers: int, is_pickled: bool) -> None:
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    expected = [batches_of(ids(shuffled.iterate(epoch=epoch)), 4) for epoch in range(3)]
+    dataset = shuffled.as_torch(block=4)
+    assert ids(loader(dataset, batch_size=4, num_workers=num_workers)) == expected[0]
+    for one in (pickle.loads(pickle.dumps(dataset)) if is_pickled else copy.deepcopy(dataset), dataset):
+        batches = loader(one, batch_size=4, num_workers=num_workers)
+        assert [ids(batches) for _ in range(2)] == expected[1:]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
