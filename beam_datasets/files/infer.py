@@ -204,7 +204,9 @@ class Inference:
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
             text = "string?" if missing and not inside_list else "string"
-            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path, text)}")
+            most = " or ".join(sorted(_majority(guess)))
+            skip = f"; --skip_bad leaves out the rows with other values than {most}" if most and not inside_list else ""
+            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path, text)}{skip}")
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
@@ -245,13 +247,9 @@ class Inference:
     def _kind(self, guess: Guess, path: str) -> str:
         """Returns the kind of field that holds all values; UNKNOWN if none does."""
         kinds = set(guess.seen) - {"missing"}
-        numbers = guess.count("int") + guess.count("float")
         if self.skip_bad and not self.is_text:
-            counts = {kind: guess.count(kind) for kind in kinds - {"int", "float", "big integer"}}
-            most = max(counts, key=lambda kind: counts[kind], default="")
-            majority = kinds & {"int", "float"} if numbers > counts.get(most, 0) else {most} & kinds
-            held = sum(map(guess.count, majority))
-            if majority != kinds and 2 * held > guess.count():
+            majority = _majority(guess)
+            if majority and majority != kinds:
                 note = (
                     f"{path!r}: {_conflict(guess)}; the rows with other values than {' or '.join(sorted(majority))} "
                     "are left out (--skip_bad)"
@@ -265,6 +263,16 @@ class Inference:
         if len(kinds) == 1 and not kinds & {"big integer", TOO_DEEP}:
             return kinds.pop()
         return "string" if self.is_text else UNKNOWN
+
+
+def _majority(guess: Guess) -> set[str]:
+    """Returns the kinds of more than half of the values, where integers and floats are one; empty if there is none."""
+    kinds = set(guess.seen) - {"missing"}
+    counts = {kind: guess.count(kind) for kind in kinds - {"int", "float", "big integer"}}
+    most = max(counts, key=lambda kind: counts[kind], default="")
+    has_numbers = guess.count("int") + guess.count("float") > counts.get(most, 0)
+    majority = kinds & {"int", "float"} if has_numbers else {most} & kinds
+    return majority if 2 * sum(map(guess.count, majority)) > guess.count() else set()
 
 
 def _conflict(guess: Guess) -> str:

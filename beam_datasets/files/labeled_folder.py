@@ -119,7 +119,8 @@ def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledF
     if not depths[depth]:
         shown = ", ".join(file.name for _, file in files[:3])
         layout = f"label/{content} or split/label/{content}"
-        raise InputError(f"{root}: expected files as {layout}, got {shown or 'no file'}")
+        way = f"Files without labels are named in a column of a CSV or JSON lines file: --feature NAME={content}."
+        raise InputError(f"{root}: expected files as {layout}, got {shown or 'no file'}. {way}")
     splits: dict[str, list[LabeledFile]] = {}
     for parts, file in sorted(files, key=lambda each: each[0][:-2]):
         if len(parts) == depth:

@@ -64,6 +64,8 @@ FOLLOWED_ELSEWHERE = {
     "cli/resolve.py:builder_file --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/resolve.py:_build_by beam-datasets build {}": f"{_TRIAL}",
     "files/csv.py:_text_warnings --feature": "tests/files/test_text_notes.py",
+    "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
+    "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/resolve.py:format_of --pattern": "tests/cli/test_resolve.py",
     "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",

@@ -401,6 +401,9 @@ def test_skip_bad_counts_while_the_schema_is_inferred(files):
         assert f"a.jsonl, {line} (byte" in said
     files.write("a.jsonl", '{"a": 1}\n{"a": "x"}\n')
     assert "do not fit one type" in files.fails("jsonl", "--skip_bad")
+    assert "--skip_bad" not in files.fails("jsonl")
+    files.write("a.jsonl", '{"a": 1}\n{"a": 2.5}\n{"a": "13.20"}\n')
+    assert "--skip_bad leaves out the rows with other values than float or int" in files.fails("jsonl")
 
 
 # Nothing is lost: rows against what Python's json, csv and decimal say

@@ -1,4 +1,4 @@
-"""Builds say which columns of dates, times and decimals became text, and how to read them."""
+"""Builds say which columns of dates, times and decimals became text, and errors how to build images without labels."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Csv
+from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.parquet import Parquet
 
 DAY = datetime.date(2024, 2, 29)
@@ -93,3 +96,14 @@ def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str,
     assert str(eval(way, {"np": np, "datetime": datetime.datetime, "e": e})).startswith("2024-02-29")
     Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build()
     assert len(notes) == 1
+
+
+def test_images_without_labels_are_built_as_the_error_says(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    PIL.Image.new("RGB", (3, 2)).save(tmp_path / "photos" / "a.png")
+    with pytest.raises(InputError, match="in a column of a CSV or JSON lines file: --feature NAME=image"):
+        ImageFolder(data_dir=tmp_path, root=str(tmp_path / "photos")).build()
+    (tmp_path / "a.csv").write_text("photo\nphotos/a.png\n", encoding="utf-8")
+    builder = Csv(data_dir=tmp_path, name="photos", pattern=str(tmp_path / "a.csv"), features={"photo": "image"})
+    builder.build()
+    assert builder.as_dataset("train")[0]["photo"].shape == (2, 3, 3)
