@@ -104,6 +104,7 @@ def mix(
             `map()` or is a stream. A schedule does not begin at 0, does not ascend, or never reads a source.
     """
     datasets, stages = _stages_of(sources, weights, temperature, schedule)
+    _check_source_key(datasets, source_key)
     if stop not in STOPS:
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
@@ -380,6 +381,21 @@ def _describe_items(step: Any) -> str:
     return f"examples{with_ids}" if keys is None else f"tuples of {keys}"
 
 
+def _check_source_key(sources: Sequence[Dataset | Stream], source_key: object) -> None:
+    """Checks the name of the feature for the name of the source; None for no such feature.
+
+    Raises:
+        TypeError: it is not a str.
+        ValueError: it is a feature of a source.
+    """
+    if source_key is None:
+        return
+    if not isinstance(source_key, str):
+        raise TypeError(f"source_key must be a str, got {source_key!r}.")
+    if any(source_key in (source.features or ()) for source in sources):
+        raise ValueError(f"source_key is {source_key!r}, a feature of the sources: give another name.")
+
+
 def _mix_steps(datasets: Sequence[Dataset], source_key: str | None, names: Sequence[str]) -> tuple[Step, ...]:
     """Returns the steps of a mixture: the sources' steps if they are equal, otherwise steps that depend on the source.
 
@@ -387,19 +403,10 @@ def _mix_steps(datasets: Sequence[Dataset], source_key: str | None, names: Seque
         datasets: the sources.
         source_key: name of the feature for the name of the source; None for no such feature.
         names: names of the sources.
-
-    Raises:
-        TypeError: `source_key` is not a str.
-        ValueError: `source_key` is a feature of the sources.
     """
     first = datasets[0]
     if source_key is None and all(_have_equal_results(first._steps, dataset._steps) for dataset in datasets):
         return first._steps
-    if source_key is not None:
-        if not isinstance(source_key, str):
-            raise TypeError(f"source_key must be a str, got {source_key!r}.")
-        if source_key in (first.features or ()):
-            raise ValueError(f"source_key is {source_key!r}, a feature of the sources: give another name.")
     first_steps = tuple(dataset._steps[0] for dataset in datasets)
     is_mapped = any(len(dataset._steps) > 1 for dataset in datasets)
     encoded = None if source_key is None else tuple(name.encode() for name in names)

@@ -239,6 +239,8 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         (lambda s, d: len(bd.mix([s, d], weights=[1, 1])), TypeError, "the number of items is unknown"),
         (lambda s, d: bd.mix([s.batch(2), d], weights=[1, 1]).shard(0, 2), ValueError, "comes before batches"),
         (lambda s, d: list(bd.mix([s, d], weights=[1, 1], source_key="k", names="ab")), TypeError, "that are dicts"),
+        (lambda s, d: bd.mix([s, d], weights=[1, 1], source_key=3, names="ab"), TypeError, "must be a str, got 3"),
+        (lambda s, d: bd.mix([s, d], weights=[1, 1], source_key="id", names="ab"), ValueError, "'id', a feature"),
         (
             lambda s, d: list(bd.mix([s.filter(lambda value: False), d], weights=[1, 1], stop="all")),
             ValueError,
