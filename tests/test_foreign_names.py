@@ -269,8 +269,9 @@ def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
     ds = names["ds"]
     with pytest.raises(ValueError, match=r"repeat\(\) without a number has no end"):
         ds.repeat(-1)
-    with pytest.raises(ValueError, match=r"it comes first, then the number of workers: shard\(0, 4\)"):
-        ds.shard(4, 1)
+    for number, count in ((4, 1), (4, 0)):  # tf.data has the number of shards first
+        with pytest.raises(ValueError, match=r"comes first, then how many there are: shard\(0, 4\)"):
+            ds.shard(number, count)
     with pytest.raises(KeyError, match="no feature 'label'; known are 'id', 'key', 'text'"):
         ds.features["label"]
     for split, hint in (("val", "'test', 'train'"), ("train[0.1:]", "A share is a percentage, such as '10%'")):

@@ -57,6 +57,9 @@ class UnfinishedBlocks:
         return UnfinishedBlocks(self.worker_count, self.block * batch_size, self.taken * batch_size)
 
 
+_ORDER = "; the number of the worker comes first, then how many there are: shard(0, 4)"  # of the arguments of shard()
+
+
 @dataclass(frozen=True)
 class Share:
     """The stream positions of one of several workers.
@@ -86,14 +89,13 @@ class Share:
 
     def __post_init__(self) -> None:
         """Checks the numbers; raises a TypeError or a ValueError."""
+        if self.worker_count == 0:
+            raise ValueError(f"worker_count must be at least 1, got 0{_ORDER}")
         for name, least in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
             number = integer(name, getattr(self, name), at_least=least, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
         if not 0 <= self.worker_index < self.worker_count:
-            raise ValueError(
-                f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}; it comes first, then the "
-                "number of workers: shard(0, 4)"
-            )
+            raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}{_ORDER}")
 
     @classmethod
     def even(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:
