@@ -1,0 +1,446 @@
+"""The advice of errors about files of each format, splits and commands is followed, and the next run works."""
+
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from beam_datasets.cli import main
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.formats.example import serialize
+from beam_datasets.formats.tfrecord import frame
+from tests.files.advice import advises, follows, jsonl, parquet, refused, rows, write
+from tests.files.in_process import advised, make_builder, publish
+from tests.parquet_files import encrypted
+from tests.sounds import encoded
+
+# ------------------------------------------------------------------------------------------------------ CSV and text
+
+
+@follows("files/csv.py:_headers --columns")
+@pytest.mark.parametrize("text", ["5.1,3.5,setosa\n4.9,3.0,setosa\n", "1,7\n2,8\n", "-.5e3,x\n1,y\n"])
+def test_a_header_that_is_a_row(text, tmp_path, caplog):
+    path = write(tmp_path, "a.csv", text)
+    lost = rows("csv", path)
+    found = rows("csv", path, *re.findall(r"(--columns) (\S+)", caplog.text)[0])
+    assert (len(lost), len(found)) == (1, 2)
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "a,1,2", "v1.0,v1.1,x"])
+def test_headers_with_numbers(header, tmp_path, caplog):
+    write(tmp_path, "a.csv", f"{header}\n4,5,6\n")
+    assert len(rows("csv", tmp_path)) == 1
+    assert "--columns" not in caplog.text
+
+
+@follows(
+    "files/csv.py:_check_is_header --comment",
+    "files/csv.py:_check_is_header --feature",
+    "files/csv.py:rows --comment",
+    "files/csv.py:_text_warnings --decimal",
+    "files/numerals.py:options_for --decimal",
+    "files/numerals.py:options_for --thousands",
+)
+def test_comments_and_decimals(tmp_path, caplog):
+    path = write(tmp_path, "a.csv", "# exported, 2024\na,b\n1,x\n")
+    problem = refused("csv", path)
+    assert "a.csv: expected a header, got '# exported'" in problem
+    assert rows("csv", path, *advises(problem, "--comment", "#")) == [{"a": 1, "b": b"x"}]
+    path = write(tmp_path, "b.csv", "#id,b\n1,x\n")
+    assert rows("csv", path, *advises(refused("csv", path), "--feature", "#id=string")) == [{"#id": b"1", "b": b"x"}]
+    path = write(tmp_path, "c.csv", "plz;price\n01234;1,5\n12345;2,5\n12346;3,5\n# middle\n")
+    comment = advises(refused("csv", path, "--delimiter", ";"), "--comment", "#")
+    assert rows("csv", path, "--delimiter", ";", *comment)[0] == {"plz": b"01234", "price": b"1,5"}
+    assert "column 'plz'" not in caplog.text
+    assert "column 'price' is text, such as '1,5'; --decimal , makes numbers of it" in caplog.text
+    assert rows("csv", path, "--delimiter", ";", *comment, "--decimal", ",")[0] == {"plz": b"01234", "price": 1.5}
+    path = write(tmp_path, "d.csv", "sep=;\nname;price\na;1.234,50\nb;1,25\nc;1.234\n")
+    assert rows("csv", path)[0] == {"name": b"a", "price": b"1.234,50"}
+    assert "column 'price' is text, such as '1.234,50'; --decimal , --thousands . makes numbers of it" in caplog.text
+    numbers = rows("csv", path, "--decimal", ",", "--thousands", ".")
+    assert [row["price"] for row in numbers] == [1234.5, 1.25, 1234]
+    caplog.clear()
+    path = write(tmp_path, "e.csv", "name;price\na;1,5\nb;1,25\nc;1.234,50\n")
+    assert rows("csv", path, "--delimiter", ";", "--decimal", ",")[0]["price"] == b"1,5"
+    assert "'1.234,50'; --thousands . makes numbers of it" in caplog.text
+    refusal = refused("csv", path, "--delimiter", ";", "--decimal", ",", "--feature", "price=float64")
+    assert "line 4: column 'price': '1.234,50' is not a number" in refusal
+
+
+@follows("files/csv.py:_infer_fields --delimiter", "files/csv.py:_infer_fields --feature")
+def test_another_delimiter(tmp_path):
+    path = write(tmp_path, "in.csv", "a;b\n1;2\n")
+    problem = refused("csv", path)
+    assert rows("csv", path, *advises(problem, "--delimiter", ";")) == [{"a": 1, "b": 2}]
+    assert rows("csv", path, *advises(problem, "--feature", "a;b=string")) == [{"a;b": b"1;2"}]
+    tabs = write(tmp_path, "tabs.csv", "a\tb\n1\t2\n")
+    [given] = re.findall(r"--delimiter '.*?'", refused("csv", tabs))
+    assert rows("csv", tabs, *shlex.split(given)) == [{"a": 1, "b": 2}]
+
+
+@follows(
+    "files/csv.py:check_names --columns",
+    "files/csv.py:check_names --skip_header",
+    "files/csv.py:__post_init__ --columns",
+)
+def test_names_of_columns(tmp_path):
+    path = write(tmp_path, "in.csv", "a,a\n1,2\n")
+    assert "--columns a,b,c --skip_header" in refused("csv", path)
+    assert rows("csv", path, "--columns", "a,b", "--skip_header") == [{"a": 1, "b": 2}]
+    assert "(--columns a,b,c)" in refused("csv", path, "--skip_header")
+
+
+@follows("files/csv.py:_csv_problem --quote", "files/csv.py:_csv_problem --encoding")
+def test_quotes(tmp_path):
+    path = write(tmp_path, "in.csv", 'a,b\n1,5" tape\n2,"x\n')
+    assert "--quote ''" in refused("csv", path)
+    assert [row["b"] for row in rows("csv", path, "--quote", "")] == [b'5" tape', b'"x']
+
+
+@follows("files/inputs.py:undecodable --encoding", "files/inputs.py:undecodable iconv -f utf-16")
+def test_encodings(tmp_path):
+    for encoding in ("cp1252", "latin-1", "utf-16"):
+        path = write(tmp_path, f"{encoding}.csv", "a,b\n1,é\n".encode(encoding))
+        problem = refused("csv", path)
+        assert encoding in problem
+        assert rows("csv", path, "--encoding", encoding) == [{"a": 1, "b": "é".encode()}]
+    text = write(tmp_path, "in.txt", "é\nè\n".encode("utf-16"))
+    [command] = re.findall(r"iconv -f utf-16 -t utf-8", refused("text_lines", text))
+    assert rows("text_lines", converted(command, text)) == [{"text": "é".encode()}, {"text": "è".encode()}]
+
+
+def converted(command, path):
+    """Returns the file that a command of another program makes of one."""
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip(f"{command.split()[0]} is not installed")
+    made = path.with_name(f"made_{path.name}")
+    made.write_bytes(subprocess.run([*shlex.split(command), path], check=True, capture_output=True).stdout)
+    return made
+
+
+@follows("files/inputs.py:check_encoding iconv -f {}")
+def test_encodings_that_cannot_be_cut(tmp_path):
+    path = write(tmp_path, "in.txt", "é\n".encode("utf-32"))
+    [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path, "--encoding", "utf-32"))
+    assert rows("text_lines", converted(command, path)) == [{"text": "é".encode()}]
+
+
+# ---------------------------------------------------------------------------------------------------------------- JSON
+
+
+@follows("files/jsonl.py:_parse_line jq -c .", "files/jsonl.py:checked_object jq -c '.[]'")
+def test_json_of_other_layouts(tmp_path):
+    path = write(tmp_path, "in.jsonl", '{"a":\n  1}\n{"a":\n  2}\n')
+    assert "(jq -c . writes an object of several lines in one)" in refused("jsonl", path)
+    assert [row["a"] for row in rows("jsonl", converted("jq -c .", path))] == [1, 2]
+    path = write(tmp_path, "in.jsonl", '{"a": 0}\n[{"a": 1}, {"a": 2}]\n')
+    assert "(jq -c '.[]' makes lines of an array)" in refused("jsonl", path)
+    array = write(tmp_path, "array.jsonl", '[{"a": 1}, {"a": 2}]\n')
+    assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", array))] == [1, 2]
+
+
+# --------------------------------------------------------------------------------------------------- Parquet, TFRecord
+
+
+@follows("files/merged_fields.py:_conflict --feature")
+def test_files_of_two_types(tmp_path):
+    (tmp_path / "in").mkdir()
+    parquet(tmp_path / "in", {"x": [1], "y": [1]}, "a.parquet")
+    parquet(tmp_path / "in", {"x": ["2"], "y": [2]}, "b.parquet")
+    problem = refused("parquet", tmp_path / "in")
+    assert [r["x"] for r in rows("parquet", tmp_path / "in", *advises(problem, "--feature", "x=string"))] == [
+        b"1",
+        b"2",
+    ]
+    assert rows("parquet", tmp_path / "in", *advises(problem, "--feature", "x=drop")) == [{"y": 1}, {"y": 2}]
+
+
+@follows("files/arrow_types.py:_unknown --feature", "files/arrow_types.py:_struct --feature")
+def test_types_that_no_feature_stores(tmp_path):
+    path = parquet(tmp_path, {"n": pa.nulls(1), "x": [1]})
+    problem = refused("parquet", path)
+    assert rows("parquet", path, *advises(problem, "--feature", "n=string?")) == [{"n": None, "x": 1}]
+    assert rows("parquet", path, *advises(problem, "--feature", "n=drop")) == [{"x": 1}]
+    twice = pa.StructArray.from_arrays([pa.array([1])] * 2, ["a", "a"])
+    path = parquet(tmp_path, {"s": twice, "x": [1]})
+    assert rows("parquet", path, *advises(refused("parquet", path), "--feature", "s=drop")) == [{"x": 1}]
+
+
+@follows("files/arrow_types.py:field --feature")
+def test_a_column_that_is_nested_too_deeply(tmp_path):
+    column = pa.array([1])
+    for _ in range(40):
+        column = pa.ListArray.from_arrays([0, 1], column)
+    path = parquet(tmp_path, {"l": column, "x": [1]})
+    problem = refused("parquet", path)
+    [row] = rows("parquet", path, *advises(problem, "--feature", "l=string?"))
+    assert json.loads(row["l"]) == column[0].as_py()
+    assert rows("parquet", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
+
+
+@follows("files/arrow_values.py:way_of_times --feature")
+def test_times_that_python_does_not_have(tmp_path):
+    path = parquet(tmp_path, {"l": pa.array([[10**12]], pa.list_(pa.timestamp("s")))})
+    option, value = advises(refused("parquet", path), "--feature", "l=string[]")
+    assert rows("parquet", path, option, value)[0]["l"] == [b"+33658-09-27T01:46:40"]
+
+
+@follows("files/fields.py:_lost_lengths --feature", "files/fields.py:problems --feature")
+def test_what_would_be_lost(tmp_path):
+    path = jsonl(tmp_path, {"l": [{}, {}], "x": 1})
+    problem = refused("jsonl", path)
+    assert rows("jsonl", path, *advises(problem, "--feature", "l=string?")) == [{"l": b"[{}, {}]", "x": 1}]
+    assert rows("jsonl", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
+    path = jsonl(tmp_path, {"a/b": 1, "a": {"b": 2}})
+    assert rows("jsonl", path, *advises(refused("jsonl", path), "--feature", "a/b=drop")) == [{"a": {"b": 2}}]
+
+
+@follows("files/parquet.py:_fields_of --feature")
+def test_encrypted_columns(tmp_path):
+    path = tmp_path / "in.parquet"
+    path.write_bytes(encrypted(pa.table({"x": [1], "y": [2]}), column_keys={"k": ["y"]}, plaintext_footer=True))
+    assert rows("parquet", path, *advises(refused("parquet", path), "--feature", "y=drop")) == [{"x": 1}]
+
+
+@follows("files/tfrecord.py:field --feature", "files/tfrecord.py:__init__ --feature")
+def test_features_of_records(tmp_path):
+    lists = [{"a": [1], "e": [], "x": [2]}, {"a": [b"x"], "e": [], "x": [3]}]
+    path = write(tmp_path, "in.tfrecord", b"".join(map(frame, map(serialize, lists))))
+    problem = refused("tfrecord", path)
+    given = advises(problem, "--feature", "a=drop", "--feature", "e=int64[]")
+    assert rows("tfrecord", path, *given) == [{"e": [], "x": 2}, {"e": [], "x": 3}]
+    assert "give no --feature" in refused("tfrecord", path, "--features_json=f.json", "--feature=a=drop")
+
+
+@follows("files/tfrecord.py: --pattern", "files/tfrecord.py: --split")
+def test_records_without_features(tmp_path):
+    write(tmp_path, "in/a.tfrecord", frame(serialize({"x": [2]})))
+    write(tmp_path, "in/b.tfrecord", frame(b""))
+    assert "Leave the file out of --pattern or --split" in refused("tfrecord", tmp_path / "in")
+    assert rows("tfrecord", tmp_path / "in/a*") == [{"x": 2}]
+    assert rows("tfrecord", "", f"--split=train={tmp_path}/in/a*") == [{"x": 2}]
+
+
+# ------------------------------------------------------------------------------------------------------ images, sounds
+
+
+@follows("files/images.py:_refuse_orientation --exif_orientation", "files/images.py: --exif_orientation")
+def test_orientation(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    write(tmp_path, "label/a.jpg", image_file("RGB", "JPEG", exif=exif))
+    problem = refused("image_folder", tmp_path, "--exif_orientation=error")
+    [row] = rows("image_folder", tmp_path, *advises(problem, "--exif_orientation", "apply"))
+    assert row["image"].shape == (4, 2, 3)
+    found = publish("image_folder", tmp_path)
+    assert found.rows[0]["image"].shape == (2, 4, 3)
+    assert any("(--exif_orientation apply)" in what for what in found.counted)
+
+
+def image_file(mode, kind="PNG", **more):
+    file = io.BytesIO()
+    Image.new(mode, (4, 2)).save(file, kind, **more)
+    return file.getvalue()
+
+
+@follows("files/images.py:_check_image --frames", "files/images.py: --frames")
+def test_frames(tmp_path):
+    frames = [Image.new("L", (4, 2), color) for color in (0, 255)]
+    write(tmp_path, "label/a.gif", image_file("L", "GIF", save_all=True, append_images=frames))
+    problem = refused("image_folder", tmp_path)
+    assert "keeps" in problem  # what is lost is said
+    found = publish("image_folder", tmp_path, *advises(problem, "--frames", "first"))
+    assert found.rows[0]["image"].shape == (2, 4, 3)
+    assert any("(--frames first)" in what for what in found.counted)
+
+
+@follows(
+    "files/images.py:_options_for --image_dtype",
+    "files/images.py:_options_for --channels",
+    "files/images.py:_options_for --feature",
+)
+def test_depth(tmp_path):
+    write(tmp_path, "label/a.png", image_file("I;16"))
+    problem = refused("image_folder", tmp_path)
+    given = advises(problem, "--image_dtype", "uint16", "--channels", "1")
+    [row] = rows("image_folder", tmp_path, *given)
+    assert (row["image"].dtype, row["image"].shape) == (np.uint16, (2, 4, 1))
+    path = parquet(tmp_path, {"x": [image_file("I;16")]})
+    problem = refused("parquet", path, "--feature=x=image")
+    [(option, value)] = [each for each in advised(problem) if each[0] == "--feature"]
+    assert rows("parquet", path, option, value)[0]["x"].dtype == np.uint16
+
+
+@follows("intake/sound_layout.py: ffmpeg -i FILE")
+def test_sounds_of_other_formats(tmp_path):
+    path = write(tmp_path, "in/label/a.wav", encoded(subtype="IMA_ADPCM"))
+    [command] = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
+    ffmpeg = shutil.which("ffmpeg") or pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    write(tmp_path, "made/label/none", b"").unlink()
+    names = {"ffmpeg": ffmpeg, "FILE": str(path), "new.flac": "made/label/new.flac"}
+    words = [names.get(word, word) for word in command.split()]
+    subprocess.run(words, check=True, cwd=tmp_path, capture_output=True)
+    assert len(rows("sound_folder", tmp_path / "made")) == 1
+
+
+@follows(
+    "files/sound_folder.py:_command_options --sample_rate",
+    "files/sound_folder.py:_command_options --dtype",
+    "files/sounds.py:sound_of --feature",
+)
+def test_sounds_that_differ(tmp_path):
+    write(tmp_path, "label/a.wav", encoded(rate=8000))
+    write(tmp_path, "label/b.wav", encoded(rate=16000))
+    problem = refused("sound_folder", tmp_path)
+    assert len(rows("sound_folder", tmp_path, *advises(problem, "--sample_rate", "any"))) == 2
+    write(tmp_path, "label/b.wav", encoded(rate=8000, subtype="PCM_24"))
+    problem = refused("sound_folder", tmp_path)
+    assert len(rows("sound_folder", tmp_path, *advises(problem, "--sample_rate", "8000", "--dtype", "int32"))) == 2
+    files = [{"bytes": encoded(rate=rate), "path": "a.wav"} for rate in (8000, 16000)]
+    path = parquet(tmp_path, {"x": files})
+    problem = refused("parquet", path, "--feature=x=audio")
+    [(option, value)] = [each for each in advised(problem) if each[0] == "--feature"]
+    assert len(rows("parquet", path, option, value)) == 2
+
+
+# -------------------------------------------------------------------------------------------------------------- splits
+
+
+@pytest.fixture
+def table(tmp_path):
+    lines = [f"{i},u{i % 7},2025-{i % 12 + 1:02d}-01,{'ab'[i % 2]}" for i in range(40)]
+    return write(tmp_path, "in.csv", "\n".join(["id,user,day,part", *lines, "40,,2026-05-01,a", ""]))
+
+
+def splits(path, *given):
+    """Returns how many rows each split has."""
+    builder = make_builder("csv", path, *given)
+    counts: dict[str, int] = {}
+    for name, source in builder.split_generators(None).items():
+        items = [item for unit in source.units for item in source.read(unit)]
+        counts[name] = sum(len(item) == 2 or item[2] == name for item in items)
+    return counts
+
+
+@follows("files/builder.py:__call__ --split_by", "files/builder.py:__call__ --skip_bad")
+def test_rows_without_a_value_to_split_by(table):
+    by = ("--split_by=group=user", "--split=train=50%", "--split=test=50%")
+    with pytest.raises(BeamDatasetsError, match="--split_by missing=SPLIT, or leave them out by --skip_bad") as caught:
+        splits(table, *by)
+    assert "in.csv" in str(caught.value)
+    assert sum(splits(table, *by, "--split_by=missing=test").values()) == 41
+    assert sum(splits(table, *by, "--skip_bad").values()) in (40, 41)
+
+
+@follows("files/builder.py:assignment --split_by", "files/builder.py:assignment --stratify")
+def test_one_way_to_split(table):
+    shares = ("--split=train=50%", "--split=test=50%")
+    problem = refused("csv", table, "--split_by=group=user", "--stratify=part", *shares)
+    assert "--split_by group=COLUMN, time=COLUMN, column=COLUMN, and --stratify COLUMN" in problem
+    assert "expected none with --stratify" in refused(
+        "csv", table, "--split_by=missing=test", "--stratify=part", *shares
+    )
+    assert sum(splits(table, "--stratify=part", *shares).values()) == 41
+    assert set(splits(table, "--split_by=column=part")) == {"a", "b"}
+
+
+@follows(
+    "files/builder.py:_make_assignment --split",
+    "files/builder.py:assignment --split",
+    "files/builder.py:_assign --split",
+)
+def test_values_of_splits(table):
+    problem = refused("csv", table, "--split_by=time=day")
+    assert splits(
+        table, "--split_by=time=day", *advises(problem, "--split", "train=..2026-01-01", "--split", "test=2026-01-01..")
+    ) == {
+        "train": 40,
+        "test": 1,
+    }
+    problem = refused("csv", table, "--split=train=somewhere")
+    assert sum(splits(table, *advises(problem, "--split", "train=80%", "--split", "test=20%")).values()) == 41
+    problem = refused("csv", table, "--train_until=2026-01-01")
+    assert "--split_by time=COLUMN and no --split" in problem
+    assert splits(table, "--train_until=2026-01-01", "--split_by=time=day") == {"train": 40, "test": 1}
+    write(table.parent, "many.csv", "id,part\n" + "".join(f"{i},p{i}\n" for i in range(150)))
+    problem = refused("csv", table.parent / "many.csv", "--split_by=column=part")
+    assert "--split train=VALUE --split test=VALUE" in problem
+    found = splits(
+        table.parent / "many.csv", "--split_by=column=part", "--split=train=p1", "--split=test=p2", "--skip_bad"
+    )
+    assert found == {"train": 1, "test": 1}
+
+
+@follows("files/builder.py:assignment --pattern", "files/labeled_folder.py:_folder --split")
+def test_where_files_are(table):
+    from beam_datasets.files.csv import Csv
+
+    with pytest.raises(ValueError, match=r"give a pattern \(--pattern 'data/\*'\) or splits \(--split train='data/"):
+        Csv(data_dir="out")
+    with pytest.raises(ValueError, match=r"the files of all splits \(--pattern 'data/\*'\) beside"):
+        Csv(data_dir="out", splits={"train": "80%"})
+    assert splits(table.parent / "*.csv", "--split=train=100%") == {"train": 41}
+    for name in ("train/label/a.wav", "test/label/b.wav"):
+        write(table.parent / "sounds", name, encoded())
+    assert "give none by --split" in refused(
+        "sound_folder", table.parent / "sounds", "--split=train=80%", "--split=test=20%"
+    )
+    assert len(rows("sound_folder", table.parent / "sounds")) == 2
+
+
+@follows("files/builder.py:_generate_version --key")
+def test_rows_with_one_key(tmp_path):
+    path = write(tmp_path, "in.csv", "id,user\n1,a\n2,a\n")
+    with pytest.raises(BeamDatasetsError, match=r"which is the key \(--key\)"):
+        make_builder("csv", path, "--key=user").elsewhere(tmp_path / "out").build(num_workers=1)
+    make_builder("csv", path, "--key=id").elsewhere(tmp_path / "out").build(num_workers=1)
+
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+
+@follows("cli/head.py:run_head --images", "cli/head.py:run_head --json")
+def test_json_without_images(published, capsys):
+    assert main(["head", str(published), "--json", "--images", "out"]) == 2
+    assert "leave out --images or --json" in capsys.readouterr().err
+    assert main(["head", str(published), "--json"]) == 0
+
+
+@follows("cli/new.py:run --to")
+def test_another_place(tmp_path, capsys):
+    assert main(["new", "birds", "--to", str(tmp_path / "a")]) == 0
+    assert main(["new", "birds", "--to", str(tmp_path / "a")]) == 2
+    assert "another place by --to" in capsys.readouterr().err
+    assert main(["new", "birds", "--to", str(tmp_path / "b")]) == 0
+
+
+@follows(
+    "cli/builder_options.py:builder_arguments --help",
+    "cli/main.py:_run_command --help",
+    "cli/options.py:check_beam_options --help",
+    "cli/options.py:error --help",
+)
+@pytest.mark.parametrize("command", [["build", "csv"], ["head"]])
+def test_help(command, capsys):
+    assert main([*command, "--help"]) == 0
+    assert "--data_dir" in capsys.readouterr().out
+
+
+@follows("cli/options.py:check_beam_options --pattern", "cli/options.py:check_beam_options --split")
+def test_what_is_no_option(tmp_path, published, capsys):
+    path = str(write(tmp_path, "in.csv", "a\n1\n"))
+    assert main(["build", "csv", path, "--dry_run"]) == 2
+    [given] = re.findall(r"--pattern \S+?(?=\.?\n)", capsys.readouterr().err)
+    assert main(["build", "csv", *shlex.split(given), "--dry_run", "--data_dir", str(tmp_path)]) == 0
+    command = ["materialize", str(published), "--to", "made", "--data_dir", str(tmp_path), "--dry_run"]
+    capsys.readouterr()
+    assert main([*command, str(published)]) == 2
+    [given] = re.findall(r"--split '.*?'", capsys.readouterr().err)
+    assert main([*command, *shlex.split(given)]) == 0
