@@ -355,8 +355,12 @@ class DownloadManager:
         if recorded is None and settings.force_checksums and not self.register_checksums:
             raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
         if recorded and recorded.filename and (by_hand := settings.manual_files / recorded.filename).is_file():
-            if by_hand.stat().st_size != recorded.size or _sha256(by_hand) != recorded.sha256:
-                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({recorded}).")
+            is_same = by_hand.stat().st_size == recorded.size and _sha256(by_hand) == recorded.sha256
+            if not (is_same or self.register_checksums):
+                raise DownloadError(
+                    f"{by_hand}: expected the file that was recorded for {url} ({recorded}), got another one. If it "
+                    "changed on purpose, record it again by --register_checksums."
+                )
             return by_hand
         path = self._kept(self._place(url, None if self.register_checksums else recorded))
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
@@ -415,7 +419,8 @@ class DownloadManager:
         """Records the checksum of a downloaded URL; computes it if none is known, or checksums are being registered."""
         known = self._settings.checksums.get(url)
         if known is None or self.register_checksums:
-            known = Checksum(path.stat().st_size, _sha256_once(path), path.name.partition("-")[2])
+            filename = path.name.partition("-")[2] if path.parent == self.download_dir else path.name
+            known = Checksum(path.stat().st_size, _sha256_once(path), filename)
         self._fetched[url] = known
 
     def _download_and_extract(self, resource: Any) -> Path:

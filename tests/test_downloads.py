@@ -352,6 +352,21 @@ def test_the_manual_directory(tmp_path: Path) -> None:
     assert found.download("http://x/y") == found.manual_dir / "a.bin"
 
 
+def test_a_changed_file_of_the_manual_directory_is_recorded(tmp_path: Path) -> None:
+    by_hand = tmp_path / "by-hand" / "a-b.bin"
+    by_hand.parent.mkdir()
+    by_hand.write_bytes(b"changed")
+    settings: dict[str, Any] = {
+        "manual_dir": by_hand.parent,
+        "checksums": {"http://x/y": Checksum(len(CONTENT), SHA256, "a-b.bin")},
+    }
+    with pytest.raises(DownloadError, match="a-b.bin: expected the file that was recorded .* by --register_checksums"):
+        manager(tmp_path, **settings).download("http://x/y")
+    assert manager(tmp_path, register_to=tmp_path / "checksums.tsv", **settings).download("http://x/y") == by_hand
+    recorded = Checksum(7, hashlib.sha256(b"changed").hexdigest(), "a-b.bin")
+    assert read_checksums(tmp_path / "checksums.tsv") == {"http://x/y": recorded}
+
+
 class ByHand(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, name-defined]
     VERSION = "1.0.0"
     MANUAL_DOWNLOAD_INSTRUCTIONS = "Ask the author."

@@ -40,7 +40,10 @@ _BUILDER = re.compile(
 )
 _DATA_FILE = re.compile(r".*\.(csv|tsv|jsonl|json|parquet|txt|tfrecord)(\.(gz|bz2|xz|zst))?", re.IGNORECASE)
 _FORMAT_OF = {"tsv": "csv", "json": "jsonl", "txt": "text_lines"}  # where it is not the suffix
-_CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?")
+# A top-level module is code only with a class behind it, because a name with a colon may also have a tag.
+_CODE = re.compile(
+    r"(?P<where>.+\.py|\w+(?:\.\w+)+|[A-Za-z_]\w*(?=:_*[A-Z]))(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?"
+)
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ def resolve(text: str) -> BuilderRequest:
     """Returns the dataset that a text means.
 
     It is `name[/config][:version]` of a registered builder, of a format of files (`csv`), or of `pipelines/name.py`
-    below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`. A name
-    may also be that of a directory with the file of one builder. A slash may replace the colon before the version.
+    below the current directory; or `path/to/file.py[:Class][/config][:version]`; or `package.module[:Class]...`, or
+    `module:Class...`. A name may also be that of a directory with the file of one builder. A slash may replace the
+    colon before the version.
 
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
@@ -92,7 +96,8 @@ def is_builder(text: str) -> bool:
     code = _CODE.fullmatch(text)
     if code is None or code["where"].endswith(".py"):
         return code is not None or text in FORMATS
-    return not os.path.exists(text) and (code["kind"] is not None or _exists(code["where"]))
+    has_class = code["kind"] is not None and "." in code["where"]  # else `name:Tag` is a dataset
+    return not os.path.exists(text) and (has_class or _exists(code["where"]))
 
 
 def format_of(text: str) -> str | None:

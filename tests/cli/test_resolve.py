@@ -13,7 +13,7 @@ import pytest
 
 import beam_datasets
 from beam_datasets.cli.options import UsageError
-from beam_datasets.cli.resolve import FORMATS, known_names, resolve
+from beam_datasets.cli.resolve import FORMATS, is_builder, known_names, resolve
 
 SOURCE = """
 from beam_datasets.builders import DatasetBuilder
@@ -82,6 +82,18 @@ def test_versions_behind_a_colon_or_a_slash(where, rest):
     request = resolve(where + rest)
     version = next((text for text in ("1.2.3", "1.*.*") if text in rest), None)
     assert (request.config, request.version) == ("small" if "small" in rest else None, version)
+
+
+def test_a_class_of_a_top_level_module(tmp_path, monkeypatch):
+    (tmp_path / "bd_test_top.py").write_text(SOURCE.format(name="Top"))
+    monkeypatch.syspath_prepend(tmp_path)
+    request = resolve("bd_test_top:Top/small:1.2.3")
+    assert (request.builder.__name__, request.config, request.version) == ("Top", "small", "1.2.3")
+    assert is_builder("bd_test_top:Top")
+    for dataset in ("bd_test_top", "bd_test_top:1.2.3", "bd_test_top:latest", "bd_test_none:Tag"):
+        assert not is_builder(dataset)
+    with pytest.raises(UsageError, match="cannot find module 'bd_test_none'"):
+        resolve("bd_test_none:Top")
 
 
 def test_file_in_a_package(tmp_path):
