@@ -520,6 +520,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
+    published_key: str | None = None
+    """The key, if it is that of the version that is appended to because none was given."""
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
     _touched = Inputs()  # files of that version that have another time and no other content
     _known_files: Collection[str] = ()  # of that version, their names
@@ -593,7 +595,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def only_new(
         self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
     ) -> list[str]:
-        """Leaves out the files of which a published version was built, and takes the types of its columns.
+        """Leaves out the files of which a published version was built; takes its key and the types of its columns.
 
         Args:
             known: the files that the published version was built from.
@@ -607,6 +609,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: rows would get keys or splits by other options than those of the published version.
         """
+        if self._key is None and known.key:
+            self._key = known.key.removeprefix("--key ")
+            self.published_key = self._key
         known.check_options(Inputs({}, {}, *self._row_options))
         self._known_files = known.files.keys()
         old = {name: file for name, file in self._named_files() if name in known.files}

@@ -785,7 +785,10 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
         features: Any = parent.info.features
         texts = {name for name in known.columns if name in features and type(features[name]) is Text}
         known = replace(known, columns={**known.columns, **dict.fromkeys(texts, "string")})
-    if changed := builder.only_new(known, take_changed=take_changed, **comparing):
+    changed = builder.only_new(known, take_changed=take_changed, **comparing)
+    if builder.published_key:
+        notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
+    if changed:
         way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     return notes

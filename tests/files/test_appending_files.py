@@ -46,6 +46,30 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
 
 
+@pytest.mark.parametrize("given", [[], ["--key", "id"]])
+def test_the_key_is_that_of_the_published_version(tmp_path, capsys, given):
+    """As the types of the columns are."""
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", features={"n": "float32"}, data_dir=tmp_path).build()
+    csv(tmp_path / "logs", "2.csv", "id,n", "c,3", "a,1")
+    words = [
+        "append",
+        "ds",
+        "--data_dir",
+        str(tmp_path),
+        "--from",
+        "csv",
+        "--pattern",
+        f"{tmp_path}/logs/*.csv",
+        *given,
+    ]
+    assert main([*words, "--on_duplicate", "skip_identical"]) == 0
+    noted = "the key of the new rows is that of 1.0.0: id" in capsys.readouterr().out
+    assert noted == (not given)
+    rows = rows_of(bd.builder("ds", data_dir=tmp_path).data_dir, "train")
+    assert sorted((row["id"].decode(), float(row["n"])) for row in rows) == [("a", 1.0), ("b", 2.0), ("c", 3.0)]
+
+
 def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     logs = tmp_path / "logs"
 
@@ -413,7 +437,7 @@ def test_a_split_without_new_rows_stays(tmp_path):
         ({"splits": {"test": "50%", "train": "50%"}}, "--key id --split_by group=user --splits test=50%"),
         ({"splits": {"train": "60%", "test": "40%"}}, "--key id --split_by group=user --splits train=60%"),
         ({"split_by": SplitBy(group="id")}, "--key id --split_by group=id"),
-        ({"key": None}, "--split_by group=user --splits train=50%"),
+        ({"key": "user"}, "--key user --split_by group=user --splits train=50%"),
     ],
 )
 @pytest.mark.slow
