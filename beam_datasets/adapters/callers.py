@@ -52,6 +52,11 @@ def is_divided_by_caller() -> bool:
     return any(frame.f_code.co_filename.endswith(_DIVIDING_MODULES) for frame in _frames())
 
 
+def is_stateful_loader() -> bool:
+    """Returns whether a StatefulDataLoader calls, which begins the next epoch itself after the end of one."""
+    return any(frame.f_code.co_filename.endswith(_STATEFUL_LOADERS) for frame in _frames())
+
+
 def find_fit_loop() -> FitLoop | None:
     """Returns the loop of Lightning that begins to iterate over the training data; None if another program does so."""
     is_stateful = is_combined = False

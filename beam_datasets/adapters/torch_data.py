@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from beam_datasets.adapters.callers import FitLoop, find_fit_loop, is_divided_by_caller
+from beam_datasets.adapters.callers import FitLoop, find_fit_loop, is_divided_by_caller, is_stateful_loader
 from beam_datasets.arguments import boolean, index_of, integer, shown
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self, framework
@@ -521,7 +521,7 @@ class Divided:
         return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Sets the start of the next iteration.
+        """Sets the start of the next iteration; after a state at the end of a pass, it is the beginning of the next.
 
         Args:
             state: a state of `state_dict()`; or of a `DatasetIterator` or `state_after()`, for any number of ranks and
@@ -536,7 +536,31 @@ class Divided:
         else:
             self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
             self._dataset_at_state(state)
+        is_worker = _get_worker()[2] is not None  # only a StatefulDataLoader loads a state in its workers
+        if not is_worker and not is_stateful_loader() and self._is_at_end(state):
+            dataset, epoch = self._dataset._in_pass(self._pass_at_state(state) + 1)
+            state = dataset.iterate(epoch=epoch).get_state()
         self._set_start(state)
+
+    def _is_at_end(self, state: State) -> bool:
+        """Returns whether the pass has ended at a state, which `load_state_dict` has checked.
+
+        It has if no rank gets an item, which is known of the first one, as no rank has more items; or if the rank that
+        saved the state was asked for an item after its last one.
+        """
+        dataset, begun = self._dataset_at_state(state), state.get("begun", state)
+        even = self._build_even(dataset)
+
+        def count(share: Share) -> int:
+            """Returns the number of items of a share."""
+            return operator.length_hint(dataset._divided(share, even).iterate(state=begun))
+
+        if "begun" not in state:
+            return count(dataset._share(0, self.ranks.num_ranks, self._block)) == 0
+        if state["workers"] != state["ranks"]:
+            return False  # of one of several workers, which does not know where the others are
+        saved, taken = _rebuild_share(dataset, state), state["taken"]
+        return bool(taken >= count(replace(saved, worker_index=0)) or taken > count(saved))
 
     def _set_start(self, state: State) -> None:
         """Stores the state at which the next pass starts; `load_state_dict` has checked it.

@@ -26,6 +26,7 @@ NUM_RANKS = st.integers(1, 3)
 NUM_WORKERS = st.integers(0, 3)
 BLOCKS = st.integers(1, 5)
 N = 23
+LENGTHS = st.integers(1, N)
 
 
 @contextmanager
@@ -34,6 +35,14 @@ def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         found = (worker, num_workers, iteration) if num_workers else (0, 1, None)
         patch.setattr(torch_data, "_get_worker", lambda: found)
+        yield
+
+
+@contextmanager
+def as_stateful_loader() -> Iterator[None]:
+    """Lets this process pass for a StatefulDataLoader, which gets nothing after the end of an epoch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_data, "is_stateful_loader", lambda: True)
         yield
 
 
@@ -58,7 +67,8 @@ class Loader:
         self.iterators = []
         for worker, copy in enumerate(self.datasets):
             if states:
-                copy.load_state_dict(json.loads(json.dumps(states[worker])))
+                with as_stateful_loader():
+                    copy.load_state_dict(json.loads(json.dumps(states[worker])))
             with as_worker(worker, num_workers, seed):
                 self.iterators.append(iter(copy))
 
@@ -102,7 +112,8 @@ def divided(
     """Returns a rank's share, which goes on from a state if there is one."""
     made = Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, even=even)
     if state is not None:
-        made.load_state_dict(json.loads(json.dumps(state)))
+        with as_stateful_loader():
+            made.load_state_dict(json.loads(json.dumps(state)))
     return made
 
 
@@ -297,6 +308,47 @@ def test_a_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> No
     assert sorted(flat(Loader(dataset, 1, num_workers))) == list(range(N))
     dataset.load_state_dict(dataset.state_after(examples=21))
     assert sorted(flat(Loader(dataset, 1, num_workers))) == [21, 22]
+
+
+@settings(max_examples=60)
+@given(LENGTHS, NUM_RANKS, BLOCKS, st.integers(0, N + 1), EVENS, NUM_WORKERS, st.booleans(), st.integers(1, 2))
+def test_after_the_end_of_a_pass_the_next_one_begins(
+    items: Any,
+    length: int,
+    num_ranks: int,
+    block: int,
+    steps: int,
+    even: str | None,
+    num_workers: int,
+    is_counted: bool,
+    times: int,
+) -> None:
+    """By the state of any rank, or by that of a number of examples, the ranks get a whole epoch instead of nothing."""
+    shuffled = items.take(length).shuffle(seed=3).repeat(times)
+    ranks = [divided(shuffled, rank, num_ranks, block, even=even) for rank in range(num_ranks)]
+    if max(map(len, ranks)) == 0:
+        return
+    with as_worker(0, 0, 1):
+        whole = [list(divided(shuffled, rank, num_ranks, block, even=even)) for rank in range(num_ranks)]
+        taken = [list(asked(iter(rank), steps * block)) for rank in ranks]
+    for rank, dataset in enumerate(ranks):
+        is_at_end = steps * block >= max(map(len, ranks))
+        state = dataset.state_dict()
+        if is_counted:
+            num_taken = len(flat(taken))
+            if even == "pad" and num_taken > length * times:
+                continue
+            state = dataset.state_after(examples=num_taken)
+        later = divided(shuffled, rank, num_ranks, block, even=even)
+        later.load_state_dict(json.loads(json.dumps(state)))
+        after = divided(shuffled, rank, num_ranks, block, even=even)
+        after.set_epoch(1 if is_at_end else 0)
+        expected = flat(Loader(after, 1, num_workers))
+        got = flat(Loader(later, 1, num_workers))
+        if is_at_end:
+            assert sorted(got) == sorted(expected)
+        elif not is_counted:
+            assert sorted(taken[rank] + got) == sorted(whole[rank])
 
 
 def test_the_state_of_workers_is_not_guessed(items: Any) -> None:

@@ -228,6 +228,20 @@ def test_each_pass_is_the_next_epoch(torch: Any, three: Any, loader: Any, num_wo
     del batches
 
 
+@pytest.mark.parametrize("batch_size", [4, 23, None])
+def test_a_state_after_the_end_of_a_pass(three: Any, loader: Any, batch_size: int | None) -> None:
+    """A plain DataLoader begins the next epoch: nothing would look like an epoch without steps."""
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    dataset = shuffled.as_torch(block=4)
+    for epoch in range(3):
+        expected = ids(shuffled.iterate(epoch=epoch))
+        got = ids(loader(dataset, batch_size=batch_size))
+        assert (got if batch_size is None else flat(got)) == expected
+        state = dataset.state_dict()
+        dataset = shuffled.as_torch(block=4)
+        dataset.load_state_dict(state)
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("num_workers", [2, 0])
 def test_loaders_that_read_at_the_same_time(three: Any, loader: Any, num_workers: int, persistent: bool) -> None:
