@@ -158,7 +158,7 @@ def find_dataset_dir(
     if builder is not None and version is None and (config is None or builder.has_config(config)):
         instance = builder(data_dir=root, config=config, **wanted.kwargs)
         directory = _canonical(instance, root)
-        _warn_of_higher(instance.name, instance.builder_config and instance.builder_config.name, directory, root)
+        warn_of_higher(instance.name, instance.builder_config and instance.builder_config.name, directory, root)
         return directory
     if config is None and not list_versions(wanted.name, data_dir=root):
         config = default_config(wanted.name, root)
@@ -203,7 +203,7 @@ def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
 _warned: set[str] = set()  # directories of versions that a higher one was named beside
 
 
-def _warn_of_higher(name: str, config: str | None, directory: str, root: str) -> None:
+def warn_of_higher(name: str, config: str | None, directory: str, root: str, *, stacklevel: int = 4) -> None:
     """Warns once if the version of a builder's code is not the highest published one, which other processes read.
 
     Args:
@@ -211,6 +211,7 @@ def _warn_of_higher(name: str, config: str | None, directory: str, root: str) ->
         config: name of its config; None if it has none.
         directory: directory of the version of the builder's code.
         root: root of the datasets, in which higher versions are searched for.
+        stacklevel: number of frames from this function to the one that is warned; see `warnings.warn`.
     """
     chosen = Version(storage.basename(directory))
     highest = max(list_versions(name, config, data_dir=root), default=chosen)
@@ -220,7 +221,7 @@ def _warn_of_higher(name: str, config: str | None, directory: str, root: str) ->
         warnings.warn(
             f"'{label}' means {chosen} here, because a builder of this version is imported; without it '{label}' means "
             f"{highest}, the highest published version in {root}. Name one: '{label}:{chosen}' or '{label}:latest'.",
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

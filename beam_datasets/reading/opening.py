@@ -547,4 +547,10 @@ def load(
         as_supervised=as_supervised,
         text=text,
     )
+    if type(read_only_builder) is not ReadOnlyBuilder:
+        wanted = _parse_name(name)
+        if catalog.split_config(options["config"] or wanted.config, options["version"] or wanted.version)[1] is None:
+            config_name = read_only_builder.builder_config and read_only_builder.builder_config.name
+            root, directory = catalog.root_dir(data_dir, storage_options), read_only_builder.dataset_dir
+            catalog.warn_of_higher(read_only_builder.name, config_name, directory, root, stacklevel=4)
     return (dataset, read_only_builder.info) if with_info else dataset

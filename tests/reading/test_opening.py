@@ -198,7 +198,12 @@ def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path
     assert type(builder) is registered
     assert builder.info.description == "by code"
     assert builder.info.splits["train"].num_examples == 23
-    assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
+    words = "'spec_three' means 1.2.3 here, .* means 9.0.0, .*'spec_three:1.2.3' or 'spec_three:latest'"
+    with pytest.warns(UserWarning, match=words) as warned:
+        assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
+    assert [warning.filename for warning in warned] == [__file__]
+    for other in ({}, {"version": "1.2.3"}, {"version": "latest"}):  # once, and not of a version that is named
+        bd.load("spec_three", split="train", data_dir=tmp_path, **other)
     assert isinstance(bd.builder("spec_three:1.2.3", data_dir=tmp_path), ReadOnlyBuilder)
     assert bd.builder("spec_three", version="latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
     assert bd.builder("spec_three:latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
