@@ -72,25 +72,29 @@ _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 class MapStyle:
     """A map-style dataset: examples by their index in dataset order. PyTorch's sampler chooses the order."""
 
-    def __init__(self, dataset: Dataset, even: str | None = None, block: int | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, even: str | None = None, block: int | None = None, parent_ranks: Ranks | None = None
+    ) -> None:
         """Wraps a dataset.
 
         Args:
             dataset: the dataset to read.
             even: "drop" or "pad" makes the length a multiple of ranks times `block`; None leaves it as it is.
             block: batch size of the DataLoader.
+            parent_ranks: the ranks that the parent of this DataLoader worker detected.
         """
         dataset[:0]  # raises a TypeError if the order was changed
         dataset._even(even, 1, block)
         self._dataset = dataset
         self._even = even
         self._block = block
+        self._parent_ranks = parent_ranks
         self._worker_dataset: Dataset | None = None  # in the process of a DataLoader worker
 
     def __len__(self) -> int:
         """Returns the number of examples of all ranks together; a sampler divides them."""
         length = len(self._dataset)
-        ranks = ranks_of_process() or _SINGLE_RANK
+        ranks = ranks_of_process() or self._parent_ranks or _SINGLE_RANK
         even = self._dataset._even(self._even, ranks.world_size, self._block)
         return length if even is None else even.length(length)
 
@@ -115,7 +119,7 @@ class MapStyle:
         return list(map(wrap_for_transfer, self._worker_dataset[self._wrap_indices(indices)]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _build_map_style, (self._dataset, self._even, self._block)
+        return _build_map_style, (self._dataset, self._even, self._block, ranks_of_process())
 
 
 class Divided:
@@ -986,9 +990,9 @@ def _detach_before_forks() -> None:
     os.register_at_fork(before=detach)
 
 
-def _build_map_style(dataset: Any, even: str | None, block: int | None) -> Any:
+def _build_map_style(dataset: Any, even: str | None, block: int | None, ranks: Ranks | None = None) -> Any:
     """Returns a `MapStyle` that is a torch.utils.data.Dataset too. For the arguments, see `MapStyle`."""
-    return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block)
+    return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block, ranks)
 
 
 def _build_divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:

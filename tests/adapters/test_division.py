@@ -595,6 +595,20 @@ def test_a_state_is_for_items_of_as_many_examples(items):
     Divided(items.batch(4), rank=0, num_ranks=1, block=1, even=None).load_state_dict(state)
 
 
+def test_a_spawned_worker_has_the_length_of_its_parent(three, monkeypatch):
+    """It cannot detect ranks that torch.distributed has, so its parent passes them on."""
+    pytest.importorskip("torch")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    parent = MapStyle(three.as_dataset("train"), "pad", 7)
+    assert len(parent) == 28
+    pickled = pickle.dumps(parent)
+    monkeypatch.delenv("RANK")
+    worker = pickle.loads(pickled)
+    assert len(worker) == 28
+    assert worker[27]["idx"] == worker[4]["idx"]
+
+
 def test_indices_of_even_ranks_end_with_their_length(items):
     pytest.importorskip("torch")
     even = MapStyle(items, "drop", 16)
