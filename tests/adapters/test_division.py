@@ -599,14 +599,14 @@ def test_a_spawned_worker_has_the_length_of_its_parent(three, monkeypatch):
     """It cannot detect ranks that torch.distributed has, so its parent passes them on."""
     pytest.importorskip("torch")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    parent = MapStyle(three.as_dataset("train"), "pad", 7)
-    assert len(parent) == 28
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    parent = MapStyle(three.as_dataset("train"), "pad", 5)
+    assert len(parent) == 30
     pickled = pickle.dumps(parent)
     monkeypatch.delenv("RANK")
     worker = pickle.loads(pickled)
-    assert len(worker) == 28
-    assert worker[27]["idx"] == worker[4]["idx"]
+    assert len(worker) == 30
+    assert worker[29]["idx"] == worker[6]["idx"]
 
 
 def test_indices_of_even_ranks_end_with_their_length(items):
