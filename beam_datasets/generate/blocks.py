@@ -27,7 +27,6 @@ from beam_datasets.errors import (
     BeamDatasetsError,
     FeatureValueError,
     InvalidKeyError,
-    PathNotFoundError,
     StorageError,
 )
 from beam_datasets.extras import Buffer
@@ -514,13 +513,7 @@ def spill(
         num_bytes: size of the payload in bytes.
         directory: directory of the new file.
         kind: suffix of its name.
-
-    Raises:
-        PathNotFoundError: the directory is on a disk, and does not exist. It is not created anew: then the run would
-            go on without the blocks that it had.
     """
-    if not storage.is_remote(directory) and not storage.is_dir(directory):
-        raise PathNotFoundError("the directory does not exist", path=directory)
     count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
     start = _LIST.size + _LISTED.size + count * HEAD_BYTES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,4 @@ def block_of(keys: list[bytes], records: list[bytes], spill_dir: str | None = No
     """Returns the block of the split `train` with these sort keys and records, framed in one buffer each."""
     framed = tfrecord.frame_all(records)
     sizes = [np.array([len(record)]) for record in framed]
-    if spill_dir is not None:
-        os.makedirs(spill_dir, exist_ok=True)
     return make_block("train", b"".join(keys), sizes, [*framed], spill_dir).sent

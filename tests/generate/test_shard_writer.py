@@ -27,8 +27,6 @@ from beam_datasets.storage import TEMPORARY_PREFIX
 
 def build_blocks(examples, num_blocks, spill_dir=None, ordered=False):
     """Returns the blocks of (key, record) pairs dealt out at random."""
-    if spill_dir is not None:
-        os.makedirs(spill_dir, exist_ok=True)
     builders = [
         BlockBuilder("train", bytes, block_size=1 << 40, ordered=ordered, spill_dir=spill_dir)
         for _ in range(num_blocks)
