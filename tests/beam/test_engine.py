@@ -101,7 +101,9 @@ def announce(data_dir: Path) -> publishing.Publication:
     """Returns what a run is going to publish."""
     builder = Numbers(data_dir=data_dir, count=20)
     sharding = ShardingOptions()
-    return publishing.announce(builder.info, builder.dataset_dir, sharding=sharding, runner="", builder="a:B")
+    return publishing.announce(
+        builder.info, builder.dataset_dir, sharding=sharding, runner="FlinkRunner", builder="a:B"
+    )
 
 
 def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):

@@ -68,6 +68,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/verify.py:repair_lines --dry_run": f"{_VERIFY}",
     "files/builder.py:_check_names_that_no_row_has --feature": f"{_FILES}::test_a_feature_whose_name_is_mistyped",
     "files/builder.py:_row_options --key": _APPENDED,
+    "files/builder.py:only_new --key": _APPENDED,
     "files/builder.py:as_options --split_by": _APPENDED,
     "files/builder.py:as_options --splits": _APPENDED,
     "files/builder.py:as_options --stratify": _APPENDED,
