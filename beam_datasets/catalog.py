@@ -213,9 +213,12 @@ def warn_of_higher(name: str, config: str | None, directory: str, root: str, *, 
         root: root of the datasets, in which higher versions are searched for.
         stacklevel: number of frames from this function to the one that is warned; see `warnings.warn`.
     """
-    chosen = Version(storage.basename(directory))
-    highest = max(list_versions(name, config, data_dir=root), default=chosen)
-    if highest > chosen and directory not in _warned:
+    if directory in _warned:
+        return
+    chosen = highest = Version(storage.basename(directory))
+    with contextlib.suppress(StorageError):  # of a store that cannot list: the dataset is read without that
+        highest = max(list_versions(name, config, data_dir=root), default=chosen)
+    if highest > chosen:
         _warned.add(directory)
         label = _join_config(name, config)
         warnings.warn(

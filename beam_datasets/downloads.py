@@ -807,8 +807,8 @@ class _Fetcher:
             _TryAgainError: not all came.
         """
         self.name = _sent_name(response)
-        encoding = response.headers.get("Content-Encoding", "identity").lower()
-        is_packed = encoding != "identity"  # though not asked for
+        encoding = _compression(response)
+        is_packed = bool(encoding)  # though not asked for
         tag = response.headers.get("ETag", "")  # what a later request for the rest must match
         self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
         length = _parse_header_number(response.headers.get("Content-Length"))
@@ -825,34 +825,51 @@ class _Fetcher:
         return size
 
 
+def _compression(response: requests.Response) -> str:
+    """Returns the compression of a response for the transfer: 'gzip', 'deflate', or '' for none.
+
+    Names in Content-Encoding that mean no compression, such as aws-chunked of S3, are ignored.
+
+    Raises:
+        DownloadError: the response has another compression, or several.
+    """
+    header = response.headers.get("Content-Encoding", "").lower()
+    names = [name.strip().removeprefix("x-") for name in header.split(",")]
+    compressions = [name for name in names if name in ("gzip", "deflate", "br", "zstd", "compress", "dcb", "dcz")]
+    if compressions and compressions not in (["gzip"], ["deflate"]):
+        raise DownloadError(
+            f"{response.url}: expected the file as it is or by gzip, got Content-Encoding {header!r}. Fetch it by "
+            "hand into manual_dir."
+        )
+    return compressions[0] if compressions else ""
+
+
 def _unpacked(response: requests.Response, encoding: str) -> Iterator[bytes]:
     """Yields the content of a response that is compressed for the transfer; requests accepts one without its end.
 
     Args:
         response: the response, of which nothing has been read.
-        encoding: its Content-Encoding.
+        encoding: 'gzip' or 'deflate'.
 
     Raises:
         _TryAgainError: the compressed stream has no end, or is damaged.
-        DownloadError: the encoding is not gzip or deflate.
     """
     import urllib3
 
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise DownloadError(
-            f"{response.url}: expected the file as it is or by gzip, got Content-Encoding {encoding!r}. Fetch it by "
-            "hand into manual_dir."
-        )
-    decoder, is_open = zlib.decompressobj(_GZIP_OR_ZLIB), False
+    decoder, is_open, form = None, False, _GZIP_OR_ZLIB
     try:
         for piece in response.raw.stream(_PIECE >> 4, decode_content=False):
             rest = piece if is_open else piece.lstrip(b"\0")  # zeros may follow a stream of gzip
             while rest:
+                if decoder is None:
+                    is_raw = encoding == "deflate" and (rest[0] & 15 != 8 or int.from_bytes(rest[:2], "big") % 31)
+                    form = -zlib.MAX_WBITS if is_raw else _GZIP_OR_ZLIB  # RFC 9110: some servers leave out the header
+                    decoder = zlib.decompressobj(form)
                 is_open = True
                 yield decoder.decompress(rest)
                 rest = decoder.unused_data.lstrip(b"\0")
                 if decoder.eof:
-                    decoder, is_open = zlib.decompressobj(_GZIP_OR_ZLIB), False
+                    decoder, is_open = zlib.decompressobj(form), False
     except (zlib.error, urllib3.exceptions.HTTPError) as error:
         raise _TryAgainError(f"the {encoding} stream cannot be read: {error}", None) from error
     if is_open:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
 
-_PASSWORD = re.compile(r"(?<=://)[^\s/@:?#]*:[^\s/?#]*@|(?<=http://)[^\s/?#]*@|(?<=https://)[^\s/?#]*@", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"(?<=://)[^\s/@:]*:[^\s/]*@|(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@", re.IGNORECASE
+)  # up to the last @ of a host, as passwords may have ? and # that are not escaped
 
 
 def without_passwords(text: str) -> str:

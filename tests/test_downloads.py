@@ -12,6 +12,7 @@ import tarfile
 import threading
 import urllib.parse
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import formatdate
@@ -39,6 +40,14 @@ from beam_datasets.downloads import (
 )
 
 CONTENT = bytes(range(256)) * 4000
+ENCODINGS = {
+    "br": "br",
+    "zlib": "deflate",
+    "raw deflate": "deflate",
+    "aws-chunked": "aws-chunked",
+    "binary": "binary",
+    "empty": "",
+}
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -84,6 +93,9 @@ def server(monkeypatch: Any) -> Iterator[Server]:
             if fault.startswith("packed"):
                 body = gzip.compress(CONTENT, 1)
                 body = body[: len(body) // 2] if fault == "packed, cut" else body
+            if fault in ("zlib", "raw deflate"):
+                packer = zlib.compressobj(wbits=zlib.MAX_WBITS * (1 if fault == "zlib" else -1))
+                body = packer.compress(CONTENT) + packer.flush()
             if fault == "unasked":
                 body = body[:1000]
                 self.send_response(206)
@@ -99,8 +111,8 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 self.send_header("Content-Length", "many" if fault == "no number" else str(length))
             if fault == "page":
                 self.send_header("Content-Type", "text/html; charset=utf-8")
-            if fault.startswith("packed") or fault == "br":
-                self.send_header("Content-Encoding", "br" if fault == "br" else "gzip")
+            if fault.startswith("packed") or fault in ENCODINGS:
+                self.send_header("Content-Encoding", ENCODINGS.get(fault, "gzip"))
             if self.path == "/get?id=7":
                 self.send_header("Content-Disposition", state.name)
             self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
@@ -114,6 +126,13 @@ def server(monkeypatch: Any) -> Iterator[Server]:
         state.url = f"http://127.0.0.1:{http.server_port}"
         yield state
         http.shutdown()
+
+
+@pytest.mark.parametrize("fault", ["zlib", "raw deflate", "aws-chunked", "binary", "empty"])
+def test_encodings_of_an_answer(server: Server, tmp_path: Path, fault: str) -> None:
+    """Servers send deflate with and without a header, and names that mean no compression."""
+    server.faults = [fault]
+    assert manager(tmp_path).download(f"{server.url}/a.bin").read_bytes() == CONTENT
 
 
 def manager(directory: Path, **settings: Any) -> DownloadManager:

@@ -39,7 +39,7 @@ def facts(error: BaseException) -> dict[str, object]:
         (InputError(advice="Fix it."), "Fix it."),
         (BeamDatasetsError(), ""),
         (PathNotFoundError("is gone", path="HTTPS://token@host/x"), "HTTPS://***@host/x: is gone"),
-        (PathNotFoundError("is gone", path="http://host?mail=a@b"), "http://host?mail=a@b: is gone"),
+        (PathNotFoundError("is gone", path="http://me:pa#s?s@host/x"), "http://***@host/x: is gone"),
         (
             errors.CorruptRecordError("cut off.", path="s3://k:secret@b/ds-train.tfrecord-00000-of-00001", offset=7),
             "s3://***@b/ds-train.tfrecord-00000-of-00001, byte 7: cut off. To check and repair the dataset: "

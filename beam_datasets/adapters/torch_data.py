@@ -410,7 +410,9 @@ class Divided:
         """
         key = hash((seed, num_workers, int(self._shared[_STATES_LOADED]))) % _MAX_KEY  # of integers, so not salted
         ends = _LOADERS + _MAX_LOADERS * _INTEGERS_OF_LOADER
-        begun = {index: int(self._shared[index]) for index in range(_LOADERS, ends, _INTEGERS_OF_LOADER)}
+        indices = [*range(_LOADERS, ends, _INTEGERS_OF_LOADER)]
+        first = key % _MAX_LOADERS  # so that loaders that begin at the same time take different ones, mostly
+        begun = {index: int(self._shared[index]) for index in indices[first:] + indices[:first]}
         earliest = min(begun, key=begun.__getitem__)
         return next((index for index, number in begun.items() if number & _MAX_KEY == key), earliest), key
 

@@ -27,7 +27,7 @@ from beam_datasets.generate.blocks import NOT_UTF8
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
-_FACTS = re.compile(r"\s*\[facts (\{[^\n]*\})\]")  # as `tell_facts` writes them
+_FACTS = re.compile(r"\s*\[facts (?=\{)")  # as `tell_facts` writes them, before JSON and ]
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _WORKER_LOST = (
@@ -129,7 +129,7 @@ def tell_facts(error: errors.BeamDatasetsError) -> None:
     }
     known = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and fact is not None}
     if known and not _FACTS.search(str(error)):
-        error.args = (f"{error} [facts {json.dumps(known)}]",)
+        error.args = (errors.without_passwords(f"{error} [facts {json.dumps(known)}]"),)
 
 
 def without_java_frames(text: str) -> str:
@@ -173,9 +173,14 @@ def _engine_problem(text: str) -> str | None:
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
     """Returns an error of the class with the message, and with the facts that `tell_facts` has added to the message."""
     if told := _FACTS.search(message):
-        error = _rebuild(kind, _FACTS.sub("", message))
-        for name, fact in json.loads(told[1]).items():
-            setattr(error, name, bytes.fromhex(fact) if name == "sort_key" else fact)
+        try:
+            facts, length = json.JSONDecoder().raw_decode(message[told.end() :])
+            if "sort_key" in facts:
+                facts["sort_key"] = bytes.fromhex(facts["sort_key"])
+        except ValueError:  # an engine has cut the text
+            return _rebuild(kind, message[: told.start()])
+        error = _rebuild(kind, message[: told.start()] + message[told.end() + length + 1 :])
+        error.__dict__.update(facts)
         return error
     match = _RECORD.match(message) if kind is errors.CorruptRecordError else None
     if match:

@@ -6,7 +6,6 @@ A remote job is followed until the engine confirms that it has ended. If the eng
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import functools
 import re
@@ -194,6 +193,7 @@ def _ended_by(check: Callable[[], None]) -> Iterator[None]:
         yield
         return
     lost: list[StorageError] = []
+    main_thread = threading.get_ident()
 
     def interrupt() -> None:
         """Interrupts the main thread the first time that the check fails."""
@@ -203,7 +203,7 @@ def _ended_by(check: Callable[[], None]) -> Iterator[None]:
             check()
         except StorageError as error:
             lost.append(error)
-            _thread.interrupt_main()
+            signal.pthread_kill(main_thread, signal.SIGINT)  # also wakes it while it waits
 
     try:
         with call_every(local_runner.CHECK_SECONDS, interrupt):

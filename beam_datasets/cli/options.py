@@ -356,7 +356,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     beam = _beam_parser()
     parsed, unknown = beam.parse_known_args(list(options))
     for label in getattr(parsed, "labels", None) or []:
-        if "=" not in label:  # of Dataflow's jobs; Beam would ignore it elsewhere
+        if "=" not in label and "{" not in label:  # of Dataflow's jobs; Beam would ignore it elsewhere
             hint = near_option(["--label", label], parser)
             raise UsageError(f"--label {label}: expected KEY=VALUE, a label of a job on Dataflow, got {label!r}.{hint}")
     if not unknown:

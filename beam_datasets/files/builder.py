@@ -374,7 +374,7 @@ def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
     by_reason = {name.removeprefix(prefix): number for name, number in counters.items() if name.startswith(prefix)}
     by_number = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
     return [
-        {"reason": reason, "number": number, "example": min(counters.get(f"files/{_EXAMPLES}{reason}", ("",)))}
+        {"reason": reason, "number": number, "example": min(counters.get(f"files/{_EXAMPLES}{reason}", ()), default="")}
         for reason, number in by_number
     ]
 
@@ -386,7 +386,7 @@ def _examples(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, 
         file_counters: the counters of files, without the namespace `files/`.
         bad_rows: the result of `left_out`.
     """
-    shown = sorted({each["example"] for each in bad_rows})[:MAX_REASONS]
+    shown = sorted({each["example"] for each in bad_rows} - {""})[:MAX_REASONS]
     noted = {text for what, texts in file_counters.items() if what.startswith(_EXAMPLES) for text in texts}
     return sorted([*shown, *sorted(noted.difference(shown))[: max(0, SHOWN - len(shown))]])
 
@@ -648,7 +648,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def places_of(self, key: Key) -> dict[str, str]:
         """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
         locations: dict[str, str] = {}
-        for split, location in self._places(lambda _, other: other == str(key)):
+        for split, location in self._places(lambda _, other: str(other) == str(key)):
             locations.setdefault(split, location)
             if len(locations) > 1:
                 break

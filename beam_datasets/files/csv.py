@@ -264,10 +264,10 @@ def header(file: InputFile, dialect: Dialect) -> list[str]:
     """
     if dialect.columns:
         return list(dialect.columns)
-    for number, _, fields, problem in _read_rows(file, dialect):
+    for _, line, _, fields, problem in _read_rows(file, dialect):
         if problem:
-            raise InputError(problem, path=file.path, line=number)
-        return check_names(_with_index(fields), f"{file.path}, line {number}")
+            raise InputError(problem, path=file.path, line=line)
+        return check_names(_with_index(fields), f"{file.path}, line {line}")
     return []
 
 
@@ -311,14 +311,15 @@ def _number_of_data(names: Sequence[str]) -> str:
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
-    """Yields a `Row` for each row of a file: (number of its first line, that number or "line 3 to 5", values or error).
+    """Yields a `Row` for each row of a file: (number, number of its first line or "line 3 to 5", values or error).
 
-    The values are {column: text}.
+    The values are {column: text}. The first number, which is in the keys of rows without a key of their own, is that of
+    the line after the previous row: it is a comment if comments precede the row.
     """
     names = header(piece.file, dialect)
     num_names = len(names)
-    for number, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
-        position = number if stop == number + 1 else f"line {number} to {stop - 1}"
+    for number, line, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
+        position = line if stop == line + 1 else f"line {line} to {stop - 1}"
         if problem or len(fields) != num_names:
             first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
             hint = "; is it a comment? (--comment '#')" if fields[:1] and fields[0].startswith("#") else ""
@@ -328,10 +329,10 @@ def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
             yield number, position, dict(zip(names, fields))
 
 
-def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[str], str]]:
-    """Yields (first line, line after the last, fields, error text or '') of each row, including a header.
+def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, int, list[str], str]]:
+    """Yields (line after the previous row, first line, line after the last, fields, error text or '') of each row.
 
-    Lines are numbered from 1. Blank lines and comments are not rows.
+    A header is a row, too. Lines are numbered from 1. Blank lines and comments are not rows.
 
     Raises:
         InputError: the rest of the file cannot be read.
@@ -359,7 +360,8 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
             **quoting,
         )
         while True:
-            start, problem, fields = reader.line_num + 1, "", []  # without the lines that are skipped
+            previous, problem, fields = text.num_skipped, "", []
+            start = reader.line_num + 1  # without the lines that are skipped
             text.is_row_start = True
             try:
                 fields = next(reader)
@@ -371,7 +373,8 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
                 raise InputError(undecodable(error), path=file.path, line=start + text.num_skipped) from None
             number, stop = start + text.num_skipped, reader.line_num + 1 + text.num_skipped
             if fields or problem:
-                yield number, stop, fields, problem or _decoding_problem(",".join(fields), dialect.encoding)
+                problem = problem or _decoding_problem(",".join(fields), dialect.encoding)
+                yield start + previous, number, stop, fields, problem
 
 
 class _WithoutComments:

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import platform
 import resource
 import socket
@@ -53,6 +54,7 @@ from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
 
+_LOOK_AGAIN_SECONDS = 0.5
 _LOST = "it was removed, or its disk was unmounted, while the run was active"
 
 _log = logging.getLogger(__name__)
@@ -268,8 +270,10 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
         except BaseException as error:
             explained = _explain(run, error) if has_directories else error
             _give_up(run, error)
+            notes = list(getattr(error, "__notes__", []))
             if kept := _keep_log(run, run.kept_log):
-                notes = [*getattr(error, "__notes__", []), f"What the workers printed is kept in {kept}"]
+                notes.append(f"What the workers printed is kept in {kept}")
+            if notes:
                 explained.__notes__ = notes
             if explained is error:
                 raise
@@ -331,6 +335,8 @@ def _give_up(run: Run, error: BaseException) -> None:
             storage.remove_tree(run.staging_dir)
         elif run.is_remote:
             _remove_extra_files(run.staging_dir, {RESULT_DIR})
+        else:
+            storage.remove(storage.join(run.staging_dir, OWNER_FILE))  # of a run that has ended, `gc` would take it
     except StorageError as failed:
         if failed.__cause__ is error:
             raise  # else the run's own error is what matters; gc finds what is left
@@ -426,10 +432,25 @@ def check_directories(run: Run) -> None:
     """
     for directory in filter(None, (run.spill_dir, run.staging_dir)):
         with contextlib.suppress(PathPermissionError):
-            if storage.is_remote(directory) or storage.exists(storage.join(directory, OWNER_FILE)):
+            if storage.is_remote(directory) or not _is_lost(run, directory):
                 continue
-            if directory != run.staging_dir or not _is_being_published(run):
+            time.sleep(_LOOK_AGAIN_SECONDS)  # a network disk may answer wrongly for a moment
+            if _is_lost(run, directory):
                 raise lost_error(directory, "directory that the run has made")
+
+
+def _is_lost(run: Run, directory: str) -> bool:
+    """Returns whether a directory of a run on a disk has no owner.json, and the run has not renamed it to publish it.
+
+    An error of the disk does not count: it may pass, and whatever uses the directory reports it.
+    """
+    try:
+        os.stat(storage.join(directory, OWNER_FILE))
+    except (FileNotFoundError, NotADirectoryError):
+        return directory != run.staging_dir or not _is_being_published(run)
+    except OSError:
+        return False
+    return False
 
 
 def lost_error(path: str, expected: str) -> PathNotFoundError:
@@ -464,6 +485,8 @@ def _explain(run: Run, error: BaseException) -> BaseException:
             check_directories(run)
         except PathNotFoundError as lost:
             return lost
+        except StorageError:  # the run's own error is what matters
+            return error
     return error
 
 
@@ -519,10 +542,10 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
 
 
 def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
-    """Returns a directory that holds the complete version and nothing else, unpublished."""
+    """Returns a directory that holds the complete version, unpublished, and on a disk owner.json of the active run."""
     root = publication.staging_dir
     if not publication.is_remote:
-        _remove_extra_files(root, {file.name for file in files})
+        _remove_extra_files(root, {OWNER_FILE, *(file.name for file in files)})
         return root
     result = storage.join(root, RESULT_DIR)
     with ThreadPoolExecutor(runs.COPIES_AT_ONCE) as executor:

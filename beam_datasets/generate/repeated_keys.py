@@ -33,7 +33,9 @@ def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
         for key in _keys(builder.split_generators(None).get(error.split), time.monotonic() + SEARCH_SECONDS):
             if isinstance(key, (str, bytes, int)) and hash_key(error.split, key) == wanted:
                 text = f"the same key {shown(key)} (its hash is {wanted.hex()})"
-                return error.with_message(str(error).replace(f"the same key (its hash is {wanted.hex()})", text))
+                described = error.with_message(str(error).replace(f"the same key (its hash is {wanted.hex()})", text))
+                described.key = key
+                return described
     except Exception:  # of the builder, whose source may be readable once only
         return error
     return error

@@ -125,6 +125,8 @@ def _declared_size(video: bytes) -> int:
         if size in (0, _UNKNOWN_SIZE):
             return 0
         end = position + 8 + size
+        if end == len(video) + 8:  # a common mistake of writers, as with WAV: the size includes its own header
+            end -= 8
         position = end + size % 2
     properties = video.find(_ASF_PROPERTIES, 0, 1 << 16) if video.startswith(_ASF_HEADER) else -1
     if properties >= 0 and properties + 92 <= len(video):

@@ -1,11 +1,13 @@
 """Builds that are checked against what was published before."""
 
+import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from beam_datasets.errors import ResultKeptError, VersionError
+from beam_datasets.generate import compatibility
 from beam_datasets.generate.compatibility import earlier_version
 from beam_datasets.generate.publish import publish_as
 from tests.beam.squares import builder
@@ -39,6 +41,25 @@ def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_w
     assert publish_as(str(kept), "2.0.0") == str(tmp_path / "squares" / "small" / "2.0.0")
     assert versions(tmp_path) == ["1.0.0", "2.0.0"]
     assert_as_built(tmp_path, "2.0.0", range(19))
+
+
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_comparison_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int) -> None:
+    """The launcher looks for the directories of the run meanwhile, which has only the files of the result then."""
+    builder("1.0.0", tmp_path).build(num_workers=1)
+    check = compatibility.check
+
+    def check_slowly(*arguments: Any) -> None:
+        time.sleep(4)
+        check(*arguments)
+
+    monkeypatch.setattr(compatibility, "check", check_slowly)
+    with pytest.raises(ResultKeptError):
+        builder("1.0.1", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    (kept,) = (tmp_path / "squares" / "small").glob("incomplete.*_1.0.1")
+    assert publish_as(str(kept), "2.0.0") == str(tmp_path / "squares" / "small" / "2.0.0")
+    builder("2.0.1", tmp_path, range(19)).build(num_workers=num_workers, check_against="latest")
+    assert versions(tmp_path) == ["1.0.0", "2.0.0", "2.0.1"]
 
 
 def assert_as_built(data_dir: Path, version: str, values: range) -> None:

@@ -110,6 +110,15 @@ def test_bytes_of_two_fields_are_no_text_together(path):
     assert [str(row)[:20] for row in read(path)][1:] == ["line 3: not utf-8: b"]
 
 
+def test_keys_of_rows_after_comments_are_as_before(path):
+    """A published version has them, and append compares with it."""
+    path.write_text("# one\na\n# two\n1\n2\n")
+    [file] = find(str(path))
+    dialect = Dialect(comment="#")
+    keys = [row[0] for row in reader(dialect, {"a": parse_field("int64")})(Piece(file))]
+    assert keys == ["in.csv:3", "in.csv:5"]
+
+
 def test_lines_are_counted_with_comments(path):
     path.write_text("# one\na,b\n# two\n1\n2,x\n# three\n# four\n3\n")
     found = [row.partition(":")[0] for row in read(path, comment="#") if isinstance(row, str)]
