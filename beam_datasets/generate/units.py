@@ -336,7 +336,7 @@ _PROGRAMS = {
     "/beam_datasets/cli/__main__.py": "beam-datasets",
     "/beam_datasets/beam/main.py": "python -m beam_datasets.beam.main",
 }
-_SECRETS = ("secret", "access_key", "token", "password", "--storage")
+_SECRETS = ("secret", "access_key", "token", "password", "credential", "storage_options", "--storage")
 
 
 @dataclass(frozen=True)

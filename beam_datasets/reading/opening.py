@@ -219,7 +219,8 @@ class ReadOnlyBuilder:
             return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
         opened = map_splits(open_split, split)
-        return DatasetsBySplit(opened) if is_all else opened
+        # Batches are trees of arrays, and JAX takes an instance of a subclass of dict for a leaf.
+        return DatasetsBySplit(opened) if is_all and batch_size != -1 else opened
 
     def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
         """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""

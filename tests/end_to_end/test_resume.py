@@ -320,7 +320,11 @@ def test_arguments_of_any_kind_are_compared(tmp_path, paths, one, other):
 
 @pytest.mark.parametrize(
     "name, one, other",
-    [("url", "http://me:SECRET-1@host/x", "http://me:SECRET-2@host/x"), ("_api_token", "SECRET-1", "SECRET-2")],
+    [
+        ("url", "http://me:SECRET-1@host/x", "http://me:SECRET-2@host/x"),
+        ("_api_token", "SECRET-1", "SECRET-2"),
+        ("storage_options", {"key": "SECRET-1"}, {"key": "SECRET-2"}),
+    ],
 )
 def test_arguments_are_compared_without_their_secrets(tmp_path, paths, name, one, other):
     """resume.json is left on the disk if the run is killed."""

@@ -375,6 +375,7 @@ def test_one_batch_of_an_empty_slice(builder: Any) -> None:
     with pytest.raises(ValueError, match=r"batch_size=-1 of train\[:0\]: expected at least one example"):
         builder.as_dataset("train[:0]", batch_size=-1)
     assert len(builder.as_dataset("train[:3]", batch_size=-1)["id"]) == 3
+    assert type(builder.as_dataset(batch_size=-1)) is dict  # a tree of arrays, for JAX
 
 
 def test_one_thread_makes_examples(builder: Any) -> None:
