@@ -29,7 +29,6 @@ from beam_datasets.errors import (
 from beam_datasets.extras import Self, needs
 from beam_datasets.generate.options import BuildOptions, EngineOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
     DatasetName,
@@ -476,19 +475,7 @@ class DatasetBuilder:
 
         info = self.info.replace(download_size=self.download_size or self.info.download_size)
         builder = f"{type(self).__module__}:{type(self).__qualname__}"
-        self._seen = []
-        return in_process.generate(
-            info, builder, sources, options.sharding, options.inputs, options.checksums, self._seen
-        )
-
-    def with_key(self, error: DuplicateKeyError) -> DuplicateKeyError:
-        """Returns an error with the key that examples share; the error itself if it is unknown, as after Beam."""
-        for split, key in self._seen:
-            if hash_key(split, key) == error.sort_key:
-                described = error.with_message(f"{error}\n  the key is {key!r}")
-                described.key = key
-                return described
-        return error
+        return in_process.generate(info, builder, sources, options.sharding, options.inputs, options.checksums)
 
     def _overwrite(self, options: BuildOptions) -> str:
         """Generates the version beside the published one, replaces that with it, and returns its directory.
@@ -527,7 +514,6 @@ class DatasetBuilder:
         other._trial_examples = first
         return other
 
-    _seen: Sequence[tuple[str, Any]] = ()
     is_appended: bool = False
     """Whether what it makes is to be appended to a published version."""
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beam_datasets import frames
 from beam_datasets.errors import BeamDatasetsError, GenerationError, InvalidKeyError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 16 << 20
 _HISTOGRAMS_MERGED = 64  # together
-_MAX_SEEN = 100_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ def generate(
     sharding: ShardingOptions,
     inputs: Inputs | None = None,
     checksums: SourceUnits | None = None,
-    seen: list[tuple[str, Any]] | None = None,
 ) -> str:
     """Generates a dataset in this process and returns the published directory.
 
@@ -68,7 +66,6 @@ def generate(
         sharding: options that decide the shards.
         inputs: the files that it is built from, for inputs.json; None for none.
         checksums: checksums of these files; see `beam_datasets.beam.generate.generate`.
-        seen: gets the splits and keys of the first 100,000 examples.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -84,7 +81,7 @@ def generate(
         if checksums is not None:
             file_checksums = itertools.chain.from_iterable(map(checksums.read, checksums.units))
             publication = publishing.stage_checksums(publication, dict(file_checksums))
-        blocks = _encode(info, sources, spill_dir, libraries, [] if seen is None else seen)
+        blocks = _encode(info, sources, spill_dir, libraries)
         plan_and_shards = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
         publishing.publish(publication, *plan_and_shards)
     return publication.target
@@ -95,7 +92,6 @@ def _encode(
     sources: Mapping[str, SourceUnits],
     spill_dir: str | None,
     libraries: set[str],
-    seen: list[tuple[str, Any]],
 ) -> Iterator[NewBlock]:
     """Yields the blocks of all splits.
 
@@ -104,7 +100,6 @@ def _encode(
         sources: split -> its source.
         spill_dir: directory for the payload of blocks; None keeps it in memory.
         libraries: a set, to which the libraries are added whose versions determine bytes of the examples.
-        seen: a list, to which (split, key) of the first examples is added.
     """
     for splits in read_together(sources):
         source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
@@ -116,8 +111,6 @@ def _encode(
                 (key, example), belongs_to = pair_and_splits(item, keeps)
                 count += 1
                 for split in belongs_to:
-                    if len(seen) < _MAX_SEEN:
-                        seen.append((split, key))
                     if builders[split].add(key, example):
                         yield from filter(None, [builders[split].flush()])
             yield from filter(None, [builder.flush() for builder in builders.values()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.keys import hash_key
+
+_log = logging.getLogger(__name__)
 
 SEARCH_SECONDS = 10.0  # for which a source is read again
 
@@ -25,7 +28,7 @@ def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
         builder: the builder that made the examples.
     """
     wanted = error.sort_key
-    if wanted is None or error.split is None:
+    if error.key is not None or wanted is None or error.split is None:
         return error
     if "pipeline" in inspect.signature(builder._split_generators).parameters:
         return error
@@ -36,8 +39,8 @@ def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
                 described = error.with_message(str(error).replace(f"the same key (its hash is {wanted.hex()})", text))
                 described.key = key
                 return described
-    except Exception:  # of the builder, whose source may be readable once only
-        return error
+    except Exception as problem:  # of the author's code, whose source may be readable once only: the error stays
+        _log.debug("The source of %r was not read again: %s", error.split, problem)
     return error
 
 

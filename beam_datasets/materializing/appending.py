@@ -35,6 +35,7 @@ from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import Progress, watch
+from beam_datasets.generate.repeated_keys import with_key
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
 from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
@@ -764,7 +765,7 @@ def _is_builder(new: Any) -> bool:
 
 def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
     """Returns the error with its original key, if a builder knows it, and more lines added to the message."""
-    error = next((known for one in builders if (known := one.with_key(error)) is not error), error)
+    error = next((known for one in builders if (known := with_key(error, one)) is not error), error)
     return error.with_message("\n  ".join([f"{error}", *lines]))
 
 

@@ -314,6 +314,7 @@ class KeyRanges:
             f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first "
             f"(--on_duplicate keep_old) or the last (replace){equal}, or give the new example another key. "
             "The two examples:" + "".join(f"\n  {example}" for _, example in shown),
+            split=self.runs[0].rules[0].split,
             key=key,
             sort_key=number.to_bytes(16, "big") if key is None else None,
         )
