@@ -208,7 +208,7 @@ def _ended_by(check: Callable[[], None]) -> Iterator[None]:
     try:
         with call_every(local_runner.CHECK_SECONDS, interrupt):
             yield
-    except BaseException:
+    except BaseException:  # of `interrupt`, or of what missed the directories
         if not lost:
             raise
     if lost:

@@ -36,7 +36,6 @@ from beam_datasets.errors import (
     JobStateUnknownError,
     LostExamplesError,
     PathNotFoundError,
-    PathPermissionError,
     ResultKeptError,
     StorageError,
 )
@@ -431,12 +430,11 @@ def check_directories(run: Run) -> None:
         PathNotFoundError: a directory was removed, or its disk unmounted.
     """
     for directory in filter(None, (run.spill_dir, run.staging_dir)):
-        with contextlib.suppress(PathPermissionError):
-            if storage.is_remote(directory) or not _is_lost(run, directory):
-                continue
-            time.sleep(_LOOK_AGAIN_SECONDS)  # a network disk may answer wrongly for a moment
-            if _is_lost(run, directory):
-                raise lost_error(directory, "directory that the run has made")
+        if storage.is_remote(directory) or not _is_lost(run, directory):
+            continue
+        time.sleep(_LOOK_AGAIN_SECONDS)  # a network disk may answer wrongly for a moment
+        if _is_lost(run, directory):
+            raise lost_error(directory, "directory that the run has made")
 
 
 def _is_lost(run: Run, directory: str) -> bool:
@@ -447,7 +445,8 @@ def _is_lost(run: Run, directory: str) -> bool:
     try:
         os.stat(storage.join(directory, OWNER_FILE))
     except (FileNotFoundError, NotADirectoryError):
-        return directory != run.staging_dir or not _is_being_published(run)
+        with contextlib.suppress(StorageError):
+            return directory != run.staging_dir or not _is_being_published(run)
     except OSError:
         return False
     return False
@@ -485,8 +484,6 @@ def _explain(run: Run, error: BaseException) -> BaseException:
             check_directories(run)
         except PathNotFoundError as lost:
             return lost
-        except StorageError:  # the run's own error is what matters
-            return error
     return error
 
 

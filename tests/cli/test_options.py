@@ -377,6 +377,9 @@ def test_beam_options() -> None:
     parser.add_argument("--num_shards", action="append")
     check_beam_options([], parser)
     check_beam_options(["--runner", "FlinkRunner", "--flink_master=localhost:8081", "--experiments", "x"], parser)
+    check_beam_options(["--labels", "team=speech", "--labels", '{"cost": "research"}'], parser)  # both forms of Beam
+    with pytest.raises(UsageError, match="--label kind: expected KEY=VALUE"):
+        check_beam_options(["--label", "kind"], parser)
     with pytest.raises(UsageError, match=r"unknown option --num_shard: .* Did you mean '--num_shards'\?"):
         check_beam_options(["--num_shard", "3"], parser)
     with pytest.raises(UsageError, match=r"unknown option --runer: .* Did you mean '--runner'\?"):

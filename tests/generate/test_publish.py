@@ -1,5 +1,6 @@
 """Publishing, when a run does it twice, when another run was first, and when something is missing."""
 
+import errno
 import os
 import re
 import shutil
@@ -80,6 +81,34 @@ def test_a_local_run_whose_staging_directory_was_removed_publishes_nothing(tmp_p
     ):
         publish.publish(publication, *ready)
     assert not storage.exists(publication.target)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENFILE, errno.EACCES])
+def test_an_error_of_the_disk_is_not_a_lost_directory(tmp_path, monkeypatch, number):
+    """It may pass, as on a network disk; whatever uses the directory reports it."""
+    publication = announced(tmp_path)
+    staged(publication)
+    storage.remove(storage.join(publication.staging_dir, "owner.json"))
+
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        publish.check_directories(publication)
+    with monkeypatch.context() as patch:  # which is asked whether the directory was renamed
+        patch.setattr(os, "listdir", fail)
+        publish.check_directories(publication)
+    with pytest.raises(PathNotFoundError, match="it was removed"):
+        publish.check_directories(publication)
+
+
+def test_a_directory_that_is_missing_for_a_moment_is_not_lost(tmp_path, monkeypatch):
+    publication = announced(tmp_path)
+    staged(publication)
+    monkeypatch.setattr(publish.time, "sleep", lambda _: publication.owner.write(publication.staging_dir))
+    storage.remove(storage.join(publication.staging_dir, "owner.json"))
+    publish.check_directories(publication)
 
 
 def test_a_run_that_is_being_published_has_its_directories(tmp_path, monkeypatch):

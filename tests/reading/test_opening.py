@@ -191,6 +191,19 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SpecThree
 
 
+def test_code_is_read_where_versions_cannot_be_listed(
+    registered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the warning about higher versions needs a list, which a web server or a bucket may refuse."""
+    shutil.copytree(ROOT / "spec_three", tmp_path / "spec_three")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise bd.errors.PathPermissionError("this user may not list it", path=str(tmp_path))
+
+    monkeypatch.setattr(catalog, "list_versions", refuse)
+    assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
+
+
 def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "spec_three", tmp_path / "spec_three")
     shutil.copytree(tmp_path / "spec_three/1.2.3", tmp_path / "spec_three/9.0.0")
