@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,23 +20,25 @@ from beam_datasets.intake.images import check_image
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.intake.sound_layout import layout_of
 
+log = logging.getLogger(__name__)
+
 
 def _check_sound(data: bytes) -> None:
     """Checks the structure of a sound file; decodes FLAC, whose frames can only be found and checked by decoding.
 
-    Only the structure is checked if soundfile is not installed.
+    Only the structure is checked if soundfile is not installed; then a warning says so, once in a process.
     """
     if layout_of(data).kind == "FLAC":
-        with contextlib.suppress(MissingDependencyError):
+        try:
             read_sound(data)
+        except MissingDependencyError as error:
+            _warn_of_unchecked(str(error))
 
 
-_CHECKS: dict[tuple[str, bool], Callable[[bytes], object]] = {  # by file kind, and whether FLAC is decoded
-    ("image", False): check_image,
-    ("image", True): check_image,
-    ("audio", False): layout_of,
-    ("audio", True): _check_sound,
-}
+@functools.cache
+def _warn_of_unchecked(problem: str) -> None:
+    """Logs a warning that the frames of FLAC files are not checked; `problem` says what to install."""
+    log.warning("damaged frames within FLAC files are not found: %s", problem)
 
 
 def find_damage(data: bytes, file_kind: str, *, decode_flac: bool = True) -> str | None:
@@ -48,7 +51,10 @@ def find_damage(data: bytes, file_kind: str, *, decode_flac: bool = True) -> str
     """
     try:
         with foreign_errors(file_kind):
-            _CHECKS[file_kind, decode_flac](data)
+            if file_kind == "image":
+                check_image(data)
+            else:
+                (_check_sound if decode_flac else layout_of)(data)
     except InputError as error:
         return str(error)
     return None

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
@@ -253,3 +255,19 @@ def test_check_against(made, tmp_path):
         check(str(made), str(new))
     assert "2 examples have values that do not decode" in str(caught.value)
     assert "--repair" not in str(caught.value)
+
+
+def test_flac_that_cannot_be_decoded_here_is_named():
+    """Without soundfile only the structure is checked, which must not pass for a check of the frames."""
+    script = f"""if True:
+        import sys
+        sys.modules["soundfile"] = None
+        from beam_datasets.features.stored_files import find_damage
+        flac = bytes.fromhex("{encoded(form="FLAC").hex()}")
+        flipped = bytearray(flac)
+        flipped[len(flac) // 2] ^= 1
+        assert [find_damage(bytes(data), "audio") for data in (flac, flipped, flac[:20])][:2] == [None, None]
+        """
+    done = subprocess.run([sys.executable, "-"], input=script, capture_output=True, text=True, check=True)
+    [said] = done.stderr.splitlines()
+    assert re.search(r"damaged frames within FLAC files are not found: .* pip install .*\[audio\]", said), said
