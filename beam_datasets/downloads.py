@@ -36,7 +36,8 @@ from typing import IO, TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import needs
-from beam_datasets.intake.contents import HEAD_BYTES, text_format
+from beam_datasets.intake.contents import HEAD_BYTES
+from beam_datasets.intake.image_formats import HTML, format_of
 from beam_datasets.intake.streams import BZIP2, GZIP, MAX_MAGIC, XZ, codec_of_content
 
 if TYPE_CHECKING:
@@ -764,11 +765,11 @@ class _Fetcher:
         if self._known or not is_page or _OF_PAGES.fullmatch(suffix):
             return
         with self._part.open("rb") as file:
-            is_page = "HTML" in text_format(file.read(HEAD_BYTES))
+            is_page = format_of(file.read(HEAD_BYTES)) == HTML
         if is_page:
             os.truncate(self._part, 0)
             raise DownloadError(
-                f"{url}: expected a {suffix} file, got a page of HTML, such as an error or a form to sign in. Fetch it "
+                f"{url}: expected a {suffix} file, got {HTML}, such as an error or a form to sign in. Fetch it "
                 "by hand into manual_dir; if it is right, give its checksum in checksums.tsv."
             )
 

@@ -209,7 +209,7 @@ def test_an_error_leaves_nothing_that_could_be_used(
 
 def test_answers_that_are_not_the_file(server: Server, tmp_path: Path) -> None:
     """A page instead of a file, unless the URL may be one of a page; and an encoding that was not asked for."""
-    for fault, problem in (("page", "a .bin file, got a page of HTML"), ("br", "got Content-Encoding 'br'")):
+    for fault, problem in (("page", "a .bin file, got an HTML page"), ("br", "got Content-Encoding 'br'")):
         server.faults = [fault]
         with pytest.raises(DownloadError, match=problem):
             manager(tmp_path).download(f"{server.url}/a.bin")

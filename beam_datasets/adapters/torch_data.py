@@ -276,7 +276,7 @@ class Divided:
             StateError: the loaded state belongs to another worker.
         """
         self._detach_from_parent()
-        worker, num_workers, iteration = _get_worker()
+        worker, num_workers, base_seed = _get_worker()
         ranks = self.ranks
         if worker == 0 and not self._shared[_RANKS_LOGGED]:
             self._shared[_RANKS_LOGGED] = 1
@@ -285,10 +285,10 @@ class Divided:
             self._warn_of_lightning()
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
-        start = self._begin_pass(worker, num_workers, iteration)
+        start = self._begin_pass(worker, num_workers, base_seed)
         if self._current is not None:
             self._current.close()
-        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=iteration is not None)
+        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=base_seed is not None)
         self._current = items
         return items
 
@@ -349,7 +349,7 @@ class Divided:
             return False
         return True
 
-    def _begin_pass(self, worker: int, num_workers: int, iteration: int | None) -> State | None:
+    def _begin_pass(self, worker: int, num_workers: int, base_seed: int | None) -> State | None:
         """Sets the number of the pass that begins, the same in all workers of a DataLoader.
 
         A worker begins the pass that another worker of its DataLoader has begun, or a new one if there is none. A
@@ -366,7 +366,7 @@ class Divided:
         Args:
             worker: the index of this DataLoader worker.
             num_workers: the number of workers of the DataLoader.
-            iteration: the seed of the DataLoader; None in a process that is not a worker.
+            base_seed: the seed that the DataLoader draws for each iteration; None in a process that is not a worker.
 
         Returns:
             The loaded state at which this pass starts; None if it starts at an epoch.
@@ -375,23 +375,23 @@ class Divided:
         started_by = int(shared[_STATE_USED_IN_PASS])  # is written last, so it is read first
         number = int(shared[_LAST_PASS]) + 1  # is written after the pass of the DataLoader, so it is read before
         loader, key, is_joined = 0, 0, False
-        if iteration is not None:
-            loader, key = self._find_loader(iteration, num_workers)
+        if base_seed is not None:
+            loader, key = self._find_loader(base_seed, num_workers)
             begun = int(shared[loader])
             is_joined = begun & _MAX_KEY == key and begun != int(shared[loader + 1 + worker % _MAX_WORKERS])
             number = begun >> _KEY_BITS if is_joined else number
         start, self._start = self._start, None
-        if iteration is not None and started_by not in (_UNSET, number):
+        if base_seed is not None and started_by not in (_UNSET, number):
             start = None
         if start is None and not is_joined and loop is not None:
             number = max(number, loop.epoch)
         self._number = number if start is None else self._pass_at_state(start)
-        if iteration is not None:
+        if base_seed is not None:
             shared[loader] = shared[loader + 1 + worker % _MAX_WORKERS] = self._number << _KEY_BITS | key
             shared[_READ_BY_WORKERS] = 1
         if start is not None or not is_joined:
             shared[_LAST_PASS] = self._number
-        if iteration is not None and start is not None:
+        if base_seed is not None and start is not None:
             shared[_STATE_USED_IN_PASS] = self._number
         return start
 
@@ -576,8 +576,8 @@ class Divided:
         """
         self._detach_from_parent()
         self._start = dict(state)
-        worker, _, iteration = _get_worker()
-        if iteration is None:
+        worker, _, base_seed = _get_worker()
+        if base_seed is None:
             self._shared[_STATES_LOADED] += 1  # changes the keys of all DataLoaders
         else:
             for loader in range(_MAX_LOADERS):
@@ -921,7 +921,7 @@ def ranks_of_process() -> Ranks | None:
 
 
 def _get_worker() -> tuple[int, int, int | None]:
-    """Returns the index of this DataLoader worker, their number, and the number of their iteration.
+    """Returns the index of this DataLoader worker, their number, and the seed of their DataLoader for this iteration.
 
     Returns:
         (0, 1, None) in a process that is not a DataLoader worker.

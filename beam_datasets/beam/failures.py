@@ -124,10 +124,8 @@ def tell_facts(error: errors.BeamDatasetsError) -> None:
 
     `reason` removes them from the message, and sets the attributes again.
     """
-    facts = {
-        name: fact.hex() if name == "sort_key" else fact for name, fact in vars(error).items() if name != "problem"
-    }
-    known = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and fact is not None}
+    facts = {name: fact.hex() if name == "sort_key" else fact for name, fact in vars(error).items()}
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and name != "problem"}
     if known and not _FACTS.search(str(error)):
         error.args = (errors.without_passwords(f"{error} [facts {json.dumps(known)}]"),)
 
@@ -172,14 +170,14 @@ def _engine_problem(text: str) -> str | None:
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
     """Returns an error of the class with the message, and with the facts that `tell_facts` has added to the message."""
-    if told := _FACTS.search(message):
+    if match := _FACTS.search(message):
         try:
-            facts, length = json.JSONDecoder().raw_decode(message[told.end() :])
+            facts, length = json.JSONDecoder().raw_decode(message[match.end() :])
             if "sort_key" in facts:
                 facts["sort_key"] = bytes.fromhex(facts["sort_key"])
         except ValueError:  # an engine has cut the text
-            return _rebuild(kind, message[: told.start()])
-        error = _rebuild(kind, message[: told.start()] + message[told.end() + length + 1 :])
+            return _rebuild(kind, message[: match.start()])
+        error = _rebuild(kind, message[: match.start()] + message[match.end() + length + 1 :])
         error.__dict__.update(facts)
         return error
     match = _RECORD.match(message) if kind is errors.CorruptRecordError else None

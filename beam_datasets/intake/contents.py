@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
+from beam_datasets.intake.image_formats import HTML, format_of
 
 HEAD_BYTES = 1 << 12  # bytes at the beginning of a file that `other_content` needs
 
@@ -35,7 +36,6 @@ _ARCHIVES = {
     b"Rar!\x1a\x07": "a RAR archive",
 }
 _OFFICE = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetypeapplication/vnd.oasis")
-_PAGE = re.compile(r"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
 _DELIMITERS = ",\t;|"
 _PICKLE = re.compile(rb"\x80[\x04\x05]\x95.{6}\0\0", re.DOTALL)
@@ -83,8 +83,8 @@ def text_format(head: bytes) -> str:
     text = head.decode("utf-8", "ignore")
     if _CONTROL.search(head) or "\ufffd" in text or len(text.encode()) + 4 < len(head):
         return ""
-    if _PAGE.match(text):
-        return "an HTML page, perhaps the error page of a server, instead of the file. Get the file again"
+    if format_of(head) == HTML:
+        return f"{HTML}, perhaps the error page of a server, instead of the file. Get the file again"
     if _JSON.match(text):
         return "JSON. Build it as such: `beam-datasets build jsonl`"
     if text.startswith(("{", "[")):

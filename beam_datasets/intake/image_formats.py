@@ -9,6 +9,7 @@ from beam_datasets.errors import InputError
 
 PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "PPM"
 HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
+HTML = "an HTML page"
 
 READABLE = (PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM)
 """Formats whose files a dataset stores unchanged; images of other formats are stored as pixels."""
@@ -160,7 +161,7 @@ def format_of(data: bytes) -> str:
     if _PFM.match(data):
         return "PFM"
     if markup := _MARKUP.match(data[:1024]):
-        return "SVG" if markup[1].lower() == b"svg" else "an HTML page"
+        return "SVG" if markup[1].lower() == b"svg" else HTML
     for name, (offset, signatures) in _SIGNATURES_AT_OFFSET.items():
         if data[offset : offset + len(signatures[0])] in signatures:
             return name
