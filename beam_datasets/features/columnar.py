@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +29,7 @@ from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import stored_list_converter
 from beam_datasets.features.raw import to_object_array
 from beam_datasets.features.sequence import Dataset, Sequence, replace_inner_datasets
-from beam_datasets.features.stacking import KEEP, stack_decoded, subtree
+from beam_datasets.features.stacking import KEEP, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 TaskList: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
 """Tasks, which threads may run in any order, and the function from the list of their results to the value."""
+
+Fills: TypeAlias = "Mapping[str, Any] | None"
+"""Values that replace missing values in batches, by the name of the feature with slashes; None if they stay None."""
 
 _MAX_SMALL_BYTES = 1 << 16  # the greatest size of a decoded value of which many may be held in memory
 _TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # the greatest task: it takes much longer than the wait for the GIL
@@ -62,22 +65,18 @@ class ColumnarDecoder:
             be held in memory.
     """
 
-    def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
+    def __init__(self, feature: FeatureConnector, *, pad: bool = False) -> None:
         """Compiles the decoder.
 
         Args:
             feature: the features to decode.
             pad: whether arrays of different shapes are padded in batches; see `stack`.
-            fill: a nest of values that replace None in batches; see `stack`.
-            batch: whether the decoder makes batches, not examples.
         """
-        self._pad = batch and pad
+        self._feature = feature
+        self._pad = pad
         self._number_views: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
         self._views: list[View] = []
-        self._fills: dict[str, Any] = {}  # by path; empty if None stays
-        if batch:  # lists of datasets have no common shape, rows of sequences have
-            feature = replace_inner_datasets(feature)
-        locations = self._locate(feature, "", fill)
+        locations = self._locate(feature, "")
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
         self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
@@ -89,6 +88,18 @@ class ColumnarDecoder:
         )
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
+
+    def of_batches(self, *, pad: bool = False) -> ColumnarDecoder:
+        """Returns the decoder whose `batch` is that of the same features: itself, or one that parses lists differently.
+
+        Lists of datasets have no common shape, rows of sequences have; and sequences may be padded while parsing.
+
+        Args:
+            pad: whether arrays of different shapes are padded; see `stack`.
+        """
+        if not pad and not any(isinstance(view, ConnectorView) for view in self._views):
+            return self
+        return ColumnarDecoder(replace_inner_datasets(self._feature), pad=pad)
 
     def one(self) -> Callable[[Buffer], Any]:
         """Returns the function from a record to its example.
@@ -121,27 +132,30 @@ class ColumnarDecoder:
         """
         values: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
-            values += view.columns(column, len(records), self._fills)
+            values += view.columns(column, len(records), None)
         return _fill_structure(self._indices, values)
 
-    def batch(self, records: Any) -> Any:
+    def batch(self, records: Any, fills: Fills = None) -> Any:
         """Returns the batch of the examples of records, see `stack`; raises the errors of `one` and `stack`.
+
+        The decoder must be one that `of_batches` returns.
 
         Args:
             records: a list of records, or a RecordBlock, at least one.
+            fills: name of a feature with slashes -> the value that replaces missing values; None if they stay None.
         """
         arrays: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
-            arrays += view.batch(column, len(records), self._pad, self._fills)
+            arrays += view.batch(column, len(records), self._pad, fills)
         return _fill_structure(self._indices, arrays)
 
-    def batch_in_parts(self, records: Any) -> TaskList:
+    def batch_in_parts(self, records: Any, fills: Fills = None) -> TaskList:
         """Returns tasks that decode the records, and the function from their results to the batch.
 
-        The batch equals `batch(records)`.
+        The batch equals `batch(records, fills)`.
         """
         columns = zip(self._views, self._columns(records))
-        parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
+        parts = [view.batch_in_parts(column, len(records), self._pad, fills) for view, column in columns]
 
         def finish(results: list[Any]) -> Any:
             """Returns the batch from the results of all tasks, in order."""
@@ -167,7 +181,7 @@ class ColumnarDecoder:
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _locate(self, feature: Any, name: str, fill: Any) -> Location:
+    def _locate(self, feature: Any, name: str) -> Location:
         """Adds the views of a feature, and returns where its values are: (view, index of the feature in the view).
 
         A dict of features gives a dict of such locations.
@@ -175,16 +189,13 @@ class ColumnarDecoder:
         Args:
             feature: a connector.
             name: its name in the record; '' for the top.
-            fill: the nest of values that replace None in the feature; see `stack`.
         """
         if isinstance(feature, FeaturesDict) and type(feature).decoder is FeaturesDict.decoder:
-            return {key: self._locate(child, join(name, key), subtree(fill, key)) for key, child in feature.items()}
+            return {key: self._locate(child, join(name, key)) for key, child in feature.items()}
         if _is_plain_sequence(feature):
             item: Any = feature.feature
             if isinstance(item, FeaturesDict) and type(item).decoder is FeaturesDict.decoder:
-                return self._locate(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
-        if fill is not KEEP:
-            self._fills[name] = fill
+                return self._locate(item.with_features({k: Sequence(v) for k, v in item.items()}), name)
         view = self._build_view(feature, name) or _build_connector_view(feature, name)
         if isinstance(view, Numbers):
             shared_view = self._number_views.setdefault((view.dtype, view.shape, view.is_optional), view)
@@ -362,35 +373,34 @@ class View(abc.ABC):
         """Returns `rows`, or a faster function with the same results; None if the column is the list of values."""
         return self.rows
 
-    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+    def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
         """Returns for each feature an array whose first dimension is the records, or the list of its values.
 
         Args:
             column: the column of n records; see `rows`.
             n: the number of records.
-            fills: by path, the value that replaces missing values in an array; empty if missing values stay None.
+            fills: the values that replace missing values.
         """
         values = self.rows(column)
         return [values[start : start + n] for start in range(0, len(values), n)]
 
-    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+    def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
         """Returns the batch of each feature: an array whose first dimension is the records; see `columns` and `stack`.
 
         Args:
             column: the column of n records; see `rows`.
             n: the number of records.
             pad: whether arrays of different shapes are padded; see `stack`.
-            fills: name of a feature with slashes -> the value that replaces missing values; empty if missing values
-                stay None.
+            fills: the values that replace missing values.
         """
         return [
             values
             if isinstance(values, np.ndarray)
-            else stack_decoded(values, pad=pad, path=path, fill=fills.get(path, KEEP))
+            else stack_decoded(values, pad=pad, path=path, fill=KEEP if fills is None else fills.get(path))
             for path, values in zip(self.paths, self.columns(column, n, fills))
         ]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: Fills) -> TaskList:
         """Returns tasks without arguments, and the function from the list of their results to the batch.
 
         The batch is the result of `batch` with these arguments. There are no tasks if the values are small.
@@ -440,17 +450,17 @@ class Numbers(View):
 
         return rows
 
-    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+    def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
         """Returns for each feature an array of shape (n, *shape), a part of one array; a list if values are missing.
 
-        Missing values are replaced by `fills`, if it is not empty.
+        Missing values are replaced by `fills`, unless it is None.
         """
         data, missing = column if self.is_optional else (column, ())
-        if missing and not fills:
+        if missing and fills is None:
             return super().columns(column, n, fills)
         numbers = self._convert_numbers(data).reshape(len(self.paths), n, *self.shape)
         for feature, record in missing:
-            numbers[feature, record] = fills[self.paths[feature]]
+            numbers[feature, record] = (fills or {})[self.paths[feature]]
         return list(numbers)
 
     def _convert_numbers(self, data: bytearray) -> NDArray[Any]:
@@ -522,7 +532,7 @@ class Sequences(View):
             return np.frombuffer(data, self._plain)
         return self.codec.unpack_many(_parse_numbers(data, self.kind))  # type: ignore[no-any-return]
 
-    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+    def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
         """Returns one array of shape (n, items, ...), padded with zeros if `pad` is True.
 
         For the arguments, see `View.batch`.
@@ -571,14 +581,14 @@ class BytesView(View):
         """Returns None if the bytes are the values, so that the column is the list of values; otherwise `rows`."""
         return None if self.unpack is bytes else self.rows
 
-    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+    def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
         """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values.
 
         For the arguments, see `View.batch`.
         """
         if self.unpack is not bytes:
             return super().batch(column, n, pad, fills)
-        fill = fills.get(self.paths[0])
+        fill = None if fills is None else fills.get(self.paths[0])
         needs_no_fill = fill is None or all(column)  # neither missing nor empty; `all` is faster than a loop
         return [to_object_array(column if needs_no_fill else [fill if text is None else text for text in column])]
 
@@ -595,19 +605,19 @@ class Images(BytesView):
     shape: Any
     dtype: np.dtype[Any]
 
-    def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
+    def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
         """Returns an array of shape (n, height, width, channels); a list of n arrays if the feature fixes no shape.
 
         For the arguments, see `View.columns`.
         """
         return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
-    def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
+    def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
         """Returns the pixels: an array of shape (n, height, width, channels). For the arguments, see `View.batch`."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: Fills) -> TaskList:
         """Returns tasks that each decode a few files into the batch, and the function that returns the batch.
 
         If the feature fixes no shape, the batch gets the shape of the first image; images of other shapes are added by
@@ -639,7 +649,8 @@ class Images(BytesView):
             if not others:
                 return [pixels]
             images = [others.get(i, image) for i, image in enumerate(pixels)]
-            return [stack_decoded(images, pad=pad, path=self.paths[0], fill=fills.get(self.paths[0], KEEP))]
+            fill = KEEP if fills is None else fills.get(self.paths[0])
+            return [stack_decoded(images, pad=pad, path=self.paths[0], fill=fill)]
 
         size = max(1, min(_TASK_IMAGES, _TASK_BYTES * n // max(pixels.nbytes, 1)))
         return [functools.partial(decode, start) for start in range(int(first_image is not None), n, size)], finish

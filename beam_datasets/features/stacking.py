@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -48,45 +48,65 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
     return max(int(np.iinfo(dtype).min), -(2**31)) if dtype.kind == "i" else float("nan")
 
 
+def return_unchanged(value: Any) -> Any:
+    """Returns the value itself: the replacer of a nest without values, which callers can skip."""
+    return value
+
+
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """Fill values for missing values of examples.
+    """Fill values for missing values of examples, each by the name of its feature with slashes.
 
     Attributes:
-        values: a nest of the values that replace None.
-        labels: a nest of the values that replace -1 in class labels.
-        arrays: a nest of True for the numbers of an example that are converted to arrays of shape ().
+        values: the values that replace None.
+        labels: the values that replace -1 in class labels.
+        arrays: True for each number of an example that is converted to an array of shape ().
+        feature: the features of the examples; None if they are unknown.
     """
 
-    values: Nest = None
-    labels: Nest = None
-    arrays: Nest = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    feature: FeatureConnector | None = None
 
-    def example_filler(self) -> Callable[[Any], Any]:
+    def nest(self, pick: Callable[[Any], Any] = return_unchanged) -> Nest:
+        """Returns `values` in the structure of the examples, as `stack` takes them; see `example_filler`."""
+        return self._nest_of(self.values, pick)
+
+    def example_filler(self, pick: Callable[[Any], Any] = return_unchanged) -> Callable[[Any], Any]:
         """Returns the function from an example to the example without missing values.
 
         The function is `return_unchanged` if nothing can be missing.
+
+        Args:
+            pick: the function that brings a nest in the structure of an example into that of the given examples.
         """
-        fill = _build_replacer(self.values, lambda given, value: value if given is None else given)
-        wrap = _build_replacer(
-            self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
+        fill = self._replacer(self.values, pick, lambda given, value: value if given is None else given)
+        wrap = self._replacer(
+            self.arrays, pick, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
         )
-        first, *following = [part for part in (fill, self.relabeler(), wrap) if part is not return_unchanged] or [
+        first, *following = [part for part in (fill, self.relabeler(pick), wrap) if part is not return_unchanged] or [
             return_unchanged
         ]
         return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), following, first)
 
-    def relabeler(self) -> Callable[[Any], Any]:
+    def relabeler(self, pick: Callable[[Any], Any] = return_unchanged) -> Callable[[Any], Any]:
         """Returns the function that replaces -1 in the class labels of an example or a batch.
 
-        The function is `return_unchanged` if `labels` has no values.
+        The function is `return_unchanged` if `labels` has no values. For the argument, see `example_filler`.
         """
-        return _build_replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
+        return self._replacer(self.labels, pick, lambda given, label: np.where(given == -1, label, given)[()])
 
+    def _replacer(
+        self, values: Mapping[str, Any], pick: Callable[[Any], Any], replace: Callable[[Any, Any], Any]
+    ) -> Callable[[Any], Any]:
+        """Returns the function that replaces the values of the named features; see `_build_replacer`."""
+        return _build_replacer(self._nest_of(values, pick), replace) if values else return_unchanged
 
-def return_unchanged(value: Any) -> Any:
-    """Returns the value itself: the replacer of a nest without values, which callers can skip."""
-    return value
+    def _nest_of(self, values: Mapping[str, Any], pick: Callable[[Any], Any]) -> Nest:
+        """Returns values by name in the structure of the examples; None if it is unknown and there are no values."""
+        nest = _nest_by_feature(self.feature, values)
+        return None if nest is None else pick(nest)
 
 
 def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
@@ -132,19 +152,24 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
         ValueError: a name is not that of a feature that may be missing, or no such feature has the kind of `fill`.
         FeatureError: a value does not fit its feature.
     """
-    feature = feature and feature.decoded()
-    leaves = dict(leaf for leaf in _iter_leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
-    optional = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
-    values: dict[str, Any] = {path: _expand_fill(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
+    leaves: dict[str, Tensor | ClassLabel] = {}  # of which a value may be replaced
+    optional: dict[str, Tensor] = {}
+    values: dict[str, Any] = {}
     labels = {}
+    for path, leaf in _iter_leaves(feature):
+        if isinstance(leaf, ClassLabel):
+            leaves[path] = leaf
+        elif leaf.may_be_missing:
+            leaves[path] = optional[path] = leaf
+            values[path] = _expand_fill(leaf, default_fill(leaf.dtype))
     if isinstance(fill, Mapping):
         for name, value in fill.items():
-            path = record_name(name, feature) if isinstance(name, str) and feature is not None else name
-            leaf = leaves.get(path)
-            if isinstance(leaf, ClassLabel):
-                labels[path] = _call_for_fill(array_maker(leaf.dtype, (), path), value)[()]
-            elif isinstance(leaf, Tensor):
-                values[path] = _call_for_fill(_convert_fill, leaf, value, path)
+            path = record_name(name, feature.decoded()) if isinstance(name, str) and feature is not None else name
+            named = leaves.get(path)
+            if isinstance(named, ClassLabel):
+                labels[path] = _call_for_fill(array_maker(named.dtype, (), path), value)[()]
+            elif isinstance(named, Tensor):
+                values[path] = _call_for_fill(_convert_fill, named, value, path)
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
@@ -161,33 +186,37 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
             )
         for path, leaf in wanted.items():
             values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
-    return Fill(_nest_by_feature(feature, values), _nest_by_feature(feature, labels))
+    return Fill(values, labels, feature=feature)
 
 
-def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
-    """Returns a nest of True for the single numbers of a dtype, which become arrays; see `Fill.arrays`.
+def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> dict[str, bool]:
+    """Returns True for each single number of a dtype, by name; they become arrays: see `Fill.arrays`.
 
     Args:
         feature: the features of the examples; None if they are unknown.
         dtype: the dtype of the numbers.
     """
-    feature = feature and feature.decoded()
-    numbers = {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
-    return _nest_by_feature(feature, numbers)
+    return {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
 
 
 def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
-    """Yields (name with slashes, connector) of the tensors and class labels that are not in sequences.
+    """Yields (name with slashes, connector of decoded values) of tensors and class labels that are not in sequences.
 
     Args:
         feature: a tree of features; None for no features.
         path: the name of the tree; '' for the top.
     """
-    if isinstance(feature, FeaturesDict):
-        for key, child in feature.items():
+    decoded = _decoded_structure(feature)
+    if isinstance(decoded, FeaturesDict):
+        for key, child in decoded.items():
             yield from _iter_leaves(child, join(path, key))
-    elif isinstance(feature, (ClassLabel, Tensor)):
-        yield path, feature
+    elif isinstance(decoded, (ClassLabel, Tensor)):
+        yield path, decoded
+
+
+def _decoded_structure(feature: FeatureConnector | None) -> FeatureConnector | None:
+    """Returns the dict of features itself, or the connector of the decoded values of another feature."""
+    return feature if feature is None or isinstance(feature, FeaturesDict) else feature.decoded()
 
 
 def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
@@ -202,9 +231,10 @@ def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]
 
     def nest(feature: FeatureConnector | None, path: str, remaining: dict[str, Any]) -> Nest:
         """Returns the nest below a feature, and removes its values from `remaining`; None for a missing value."""
-        if not isinstance(feature, FeaturesDict):
+        decoded = _decoded_structure(feature)
+        if not isinstance(decoded, FeaturesDict):
             return remaining.pop(path, None)
-        return {key: nest(child, join(path, key), remaining) for key, child in feature.items()}
+        return {key: nest(child, join(path, key), remaining) for key, child in decoded.items()}
 
     remaining = dict(values)
     root = nest(feature, "", remaining)
@@ -403,8 +433,8 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         examples: the examples, at least one, all of the same structure.
         pad: whether arrays of different shapes are padded at their ends with zeros (strings: b''); or the padding.
         path: the name of the feature, with slashes, for errors; '' for the whole examples.
-        fill: a nest of values that replace None; see `Fill`. A missing value without a fill value is an error, as the
-            dtype would depend on the batch.
+        fill: a nest of values that replace None; see `Fill.nest`. A missing value without a fill value is an error, as
+            the dtype would depend on the batch.
 
     Raises:
         FeatureValueError: arrays have different shapes and `pad` is False, or a value is missing.

@@ -61,7 +61,8 @@ def find_damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
             if type(item) is Damaged:
                 yield index, item
             elif type(item) is list:
-                yield from ((index, damaged) for _, damaged in find_damaged(item))  # of the outermost list
+                for _, damaged in find_damaged(item):
+                    yield index, damaged  # of the outermost list
 
 
 def join_blocks(blocks: Iterable[Items]) -> Items:

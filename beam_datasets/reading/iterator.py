@@ -67,9 +67,11 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._epoch, position = self._stream_position(epoch, progress.position)
         progress = replace(progress, position=position)
         operation = self._dataset._operation
-        taken = progress.num_taken_of_block(operation)
-        self._progress = progress.without_last() if taken else progress
-        self._operation = divide_again(operation, self._progress.remaining(self._stream), taken)
+        self._progress, self._operation = progress, operation
+        if position or progress.unfinished:
+            taken = progress.num_taken_of_block(operation)
+            self._progress = progress.without_last() if taken else progress
+            self._operation = divide_again(operation, self._progress.remaining(self._stream), taken)
         self._ended = False
         self.close()
         self._taken = 0

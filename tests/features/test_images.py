@@ -226,7 +226,7 @@ def test_batches_have_the_pixels_of_single_images(channels, dtype):
     files += [saved(color.convert("CMYK"), "JPEG"), saved(color, "PNG", transparency=(1, 2, 3))]
     features = F.FeaturesDict({"image": F.Image(shape=shape, dtype=dtype)})
     records = [F.compile_encoder(features)({"image": file}) for file in files]
-    batch = ColumnarDecoder(features, batch=True).batch
+    batch = ColumnarDecoder(features).of_batches().batch
     assert np.array_equal(batch(records)["image"], np.stack([decode(file, shape, dtype) for file in files]))
     for wrong in (files[0][:-20], png(pixels_of((7, 9, 1), np.uint8)), b"", files[10][:-2]):
         record = record_of(wrong)

@@ -121,8 +121,8 @@ def test_any_batch(present: list[int], native: bool) -> None:
     records = [encode(example_of(i, bits)) for i, bits in enumerate(present)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "core", columns.core if native else None)
-        decode_batch = ColumnarDecoder(FEATURES, pad=True, fill=build_fill(FEATURES).values, batch=True).batch
-    batch = decode_batch(list(records))
+        decoder = ColumnarDecoder(FEATURES).of_batches(pad=True)
+    batch = decoder.batch(list(records), build_fill(FEATURES).values)
     assert_equal(batch, stacked([replaced(decode(record), STANDS, FEATURES) for record in records]))
     assert dtypes(batch) == dtypes(stacked([replaced(decode(records[0]), STANDS, FEATURES)]))
     for name, dtype in DTYPE_OF.items():
@@ -274,16 +274,19 @@ def test_lists_of_pictures_of_different_shapes() -> None:
         assert isinstance(F.compile_decoder(feature)(record)["pictures"], list)
     empty = encode({"pictures": []})
     assert F.compile_decoder(feature)(empty) == {"pictures": []}
-    decode = ColumnarDecoder(feature, fill=build_fill(feature).values, batch=True).batch
+    fills = build_fill(feature).values
+
+    def decode(records: list[bytes], *, pad: bool = False) -> Any:
+        return ColumnarDecoder(feature).of_batches(pad=pad).batch(records, fills)
+
     assert decode(records[:1])["pictures"].shape == (1, 2, 2, 2, 1)
     for some in (records, records[1:]):
         with pytest.raises(FeatureValueError, match="^pictures: arrays of the shapes .* batch with pad=True"):
             decode(some)
     white = [np.full((2, 3, 1), 255, np.uint8), np.full((1, 4, 1), 255, np.uint8), np.full((3, 1, 1), 255, np.uint8)]
-    padded = ColumnarDecoder(feature, fill=build_fill(feature).values, batch=True, pad=True).batch
-    made = padded([encode({"pictures": white[:2]}), empty, encode({"pictures": white[2:]})])["pictures"]
+    made = decode([encode({"pictures": white[:2]}), empty, encode({"pictures": white[2:]})], pad=True)["pictures"]
     assert (made.shape, made.dtype) == ((3, 2, 3, 4, 1), np.uint8)
     expected = np.zeros_like(made)
     expected[0, 0, :2, :3], expected[0, 1, :1, :4], expected[2, 0, :3, :1] = 255, 255, 255
     np.testing.assert_array_equal(made, expected)
-    assert padded([empty, empty])["pictures"].shape[:2] == (2, 0)
+    assert decode([empty, empty], pad=True)["pictures"].shape[:2] == (2, 0)

@@ -148,7 +148,7 @@ def test_an_error_names_its_item() -> None:
 def assert_an_error(feature: Any, records: list[bytes], error: str) -> None:
     """A batch of the records raises an error, as one of them does."""
     with pytest.raises(FeatureValueError, match=error):
-        ColumnarDecoder(select_decoded(feature), pad=True, batch=True).batch([memoryview(record) for record in records])
+        ColumnarDecoder(select_decoded(feature)).of_batches(pad=True).batch([memoryview(record) for record in records])
     with pytest.raises(FeatureValueError, match=error):
         list(map(F.compile_decoder(feature), records))
 
@@ -183,7 +183,7 @@ def test_lists_of_a_feature_of_an_unknown_class() -> None:
 def test_a_shape_of_more_values_than_the_native_module_counts() -> None:
     tree = F.FeaturesDict({"a": F.Tensor(shape=(2**16, 2**16), dtype=np.int64), "b": np.int64})
     record = serialize({"a": [1], "b": [2]})
-    for decode in (F.compile_decoder(tree), lambda record: ColumnarDecoder(tree, batch=True).batch([record])):
+    for decode in (F.compile_decoder(tree), lambda record: ColumnarDecoder(tree).of_batches().batch([record])):
         with pytest.raises(FeatureValueError, match="a: the record has 1 values, expected 4294967296"):
             decode(record)
 

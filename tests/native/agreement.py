@@ -115,7 +115,7 @@ def assert_agree(feature: Any, records: list[bytes], **options: Any) -> None:
     for pad in (False, True):
         want = outcome(lambda pad=pad: stack(list(map(native.one(), records)), pad=pad))
         for make in (lambda make: make(), in_python):
-            decode = make(lambda pad=pad: columnar.ColumnarDecoder(top, pad=pad, batch=True).batch)
+            decode = make(lambda pad=pad: columnar.ColumnarDecoder(top).of_batches(pad=pad).batch)
             got = outcome(lambda decode=decode: decode(list(records)))
             if isinstance(want, tuple):
                 assert got[0] in {want[0], *(each[0] for each in wanted if isinstance(each, tuple))}

@@ -407,3 +407,23 @@ def test_a_fill_does_not_pad(published: Path) -> None:
         decoding.batch_of((step,), pad=True, fill=-1)
     with pytest.raises(ValueError, match="fits no feature that may be missing.* To pad with it, give pad_value=-1"):
         bd.builder_from_directory(published).as_dataset("train").padded_batch(4, fill=-1)
+
+
+def test_datasets_of_one_load_share_a_decoder(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder is compiled once for all datasets derived from a split, and does not travel to other processes."""
+    compiled = 0
+    compile_decoder = decoding.ColumnarDecoder.__init__
+
+    def count(self: Any, feature: Any, **options: Any) -> None:
+        nonlocal compiled
+        compiled += 1
+        compile_decoder(self, feature, **options)
+
+    monkeypatch.setattr(decoding.ColumnarDecoder, "__init__", count)
+    train = builder.as_dataset("train")
+    examples = [train[0], next(iter(train)), next(iter(train.shuffle(1).batch(2))), next(iter(train.batch(3)))]
+    assert len(examples) == 4
+    assert compiled == 1
+    copied = pickle.loads(pickle.dumps(train.batch(2)))
+    np.testing.assert_equal(next(iter(copied)), next(iter(train.batch(2))))
+    assert compiled == 2

@@ -6,6 +6,7 @@ function where it is used.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import numpy as np
 
 from beam_datasets.advice import note_value
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import STRING, dtype_of, shape_of
+from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding
@@ -119,6 +120,19 @@ class Decode(Step):
     supervised_keys: tuple[Any, ...] | None = None
     threads: int | None = None
 
+    @functools.cached_property
+    def decoded_features(self) -> FeatureConnector:
+        """The features of the examples, with `decoders` in place of their own."""
+        return select_decoded(self.features, self.decoders)
+
+    @functools.cached_property
+    def decoder(self) -> ColumnarDecoder:
+        """The compiled decoder, which all datasets that share this step use."""
+        return ColumnarDecoder(self.decoded_features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("decoded_features", "decoder")}
+
     def without_unused_features(self) -> Decode:
         """Returns this step without the features that `supervised_keys` do not name, which need not be decoded.
 
@@ -137,19 +151,17 @@ class Decode(Step):
         Raises:
             ValueError: `supervised_keys` name a feature that is not decoded.
         """
-        features = select_decoded(self.features, self.decoders)
-        check_supervised_keys(self.supervised_keys, features)
-        decode, pick = ColumnarDecoder(features).one(), picker(self.supervised_keys)
+        check_supervised_keys(self.supervised_keys, self.decoded_features)
+        decode, pick = self.decoder.one(), picker(self.supervised_keys)
         if self.with_ids:
             return lambda item: pick({**decode(item[1]), "tfds_id": item[0]})
         return lambda record: pick(decode(record))
 
     def compile_block(self) -> Function | None:
         """Returns the function from a list of records to the list of examples; None if examples may be large."""
-        decoder = ColumnarDecoder(select_decoded(self.features, self.decoders))
-        if not decoder.is_small:
+        if not self.decoder.is_small:
             return None
-        decode, pick = decoder.examples, picker(self.supervised_keys)
+        decode, pick = self.decoder.examples, picker(self.supervised_keys)
 
         def decode_pairs(pairs: list[Any]) -> list[Any]:
             """Returns the examples of pairs (id, record)."""
@@ -162,9 +174,9 @@ class Decode(Step):
 
     def num_threads(self) -> int:
         """Returns the number of threads for decoding: `threads` for large images, otherwise 1."""
-        threads = usable_cores() if self.threads is None else self.threads
-        features = select_decoded(self.features, self.decoders)
-        return threads if threads > 1 and has_images(features) and not ColumnarDecoder(features).is_small else 1
+        if self.decoder.is_small or not has_images(self.decoded_features):
+            return 1
+        return usable_cores() if self.threads is None else self.threads
 
 
 @dataclass(frozen=True)
@@ -198,19 +210,20 @@ class Batch(Step):
 
     def compile_executor(self) -> ThreadExecutor | None:
         """Returns the executor that decodes the records of batches on threads; None if one thread is enough."""
-        first, pad, fill = self.steps[0], self.pad, _pick_fill(self.steps, self.fill)
+        first, pad = self.steps[0], self.pad
         if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
             return None
-        relabel = fill.relabeler()
         if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
-            features = select_decoded(first.features, first.decoders)
-            start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
-            pick = picker(first.supervised_keys)
-            make_tasks = _tasks_of_single_item(start, lambda batch: relabel(pick(batch)))
+            decoder, fills = first.decoder.of_batches(pad=pad), self.fill.values
+            pick, relabel = picker(first.supervised_keys), self.fill.relabeler()
+            make_tasks = _tasks_of_single_item(
+                lambda records: decoder.batch_in_parts(records, fills), lambda batch: pick(relabel(batch))
+            )
         else:
             finish = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
-            join = lambda examples: relabel(stack(finish_each(finish, examples), pad=pad, fill=fill.values))  # noqa: E731
-            make_tasks = _tasks_of_single_item(decode_tasks(first.compile()), join)
+            make_tasks = _tasks_of_single_item(
+                decode_tasks(first.compile()), lambda examples: self.stack(finish_each(finish, examples))
+            )
         return ThreadExecutor(make_tasks, threads, is_whole=True)
 
     def compile(self) -> Function:
@@ -219,20 +232,23 @@ class Batch(Step):
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
             apply_steps = compose_many(self.steps)
             return lambda items: self.stack(apply_steps(items))
-        decoder = ColumnarDecoder(
-            select_decoded(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True
-        )
-        pick, relabel = picker(first.supervised_keys), _pick_fill(self.steps, self.fill).relabeler()
-        return lambda items: relabel(pick(decoder.batch(items)))
+        decoder, fills = first.decoder.of_batches(pad=self.pad), self.fill.values
+        pick, relabel = picker(first.supervised_keys), self.fill.relabeler()
+        return lambda items: pick(relabel(decoder.batch(items, fills)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "stack"}
 
     def compile_check(self) -> Function:
         """Returns the check of the first step, as an error of the batch itself has no record."""
         return self.steps[0].compile_check()
 
-    def stack(self, values: list[Any]) -> Any:
-        """Returns the batch of values, the results of `steps`."""
-        fill = _pick_fill(self.steps, self.fill)
-        return fill.relabeler()(stack(values, pad=self.pad, fill=fill.values))
+    @functools.cached_property
+    def stack(self) -> Callable[[list[Any]], Any]:
+        """The function from values, the results of `steps`, to their batch."""
+        pick = picker(getattr(self.steps[0], "supervised_keys", None))
+        fill, relabel = self.fill.nest(pick), self.fill.relabeler(pick)
+        return lambda values: relabel(stack(values, pad=self.pad, fill=fill))
 
 
 def share_cores(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -295,13 +311,15 @@ class FillMissing(Step):
 
     Attributes:
         fill: the replacements.
+        supervised_keys: the structure of the examples; see `Decode`.
     """
 
     fill: Fill
+    supervised_keys: tuple[Any, ...] | None = None
 
     def compile(self) -> Function:
         """Returns the function from an example to the example without missing values."""
-        return self.fill.example_filler()
+        return self.fill.example_filler(picker(self.supervised_keys))
 
 
 @dataclass(frozen=True)
@@ -385,7 +403,7 @@ def features_of(step: Any) -> Any:
     """
     while isinstance(step, Batch):
         step = step.steps[0]
-    return select_decoded(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)
+    return step.decoded_features if isinstance(step, Decode) else getattr(step, "features", None)
 
 
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
@@ -411,8 +429,7 @@ def batch_of(
     For the other arguments and the errors, see `Dataset.batch`.
     """
     features = features_of(steps[0])
-    if isinstance(features, FeaturesDict):
-        pad_value, pad_length = (_to_record_names(part, features) for part in (pad_value, pad_length))
+    pad_value, pad_length = _to_record_names(pad_value, features), _to_record_names(pad_length, features)
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
     if isinstance(padding, Padding):
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
@@ -426,9 +443,9 @@ def batch_of(
     return Batch(steps, padding, fill_values)
 
 
-def _to_record_names(values: Any, features: FeaturesDict) -> Any:
+def _to_record_names(values: Any, features: Any) -> Any:
     """Replaces names of features, the keys of a dict, by their names in the record; returns other values unchanged."""
-    if not isinstance(values, Mapping):
+    if not isinstance(values, Mapping) or not isinstance(features, FeaturesDict):
         return values
     return {record_name(name, features) if isinstance(name, str) else name: value for name, value in values.items()}
 
@@ -497,17 +514,8 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
     fill_values = fill_of_steps(steps, fill)
     if arrays is not None:
         fill_values = replace(fill_values, arrays=mark_array_numbers(features_of(steps[0]), arrays))
-    step = FillMissing(_pick_fill(steps, fill_values))
-    return steps if step.fill.example_filler() is return_unchanged else (*steps, step)
-
-
-def _pick_fill(steps: tuple[Step, ...], fill: Fill) -> Fill:
-    """Converts replacements from the structure of whole examples to the structure of the steps' supervised keys."""
-    first = steps[0]
-    if not isinstance(first, Decode) or first.supervised_keys is None or fill.values is None:
-        return fill
-    pick = picker(first.supervised_keys)
-    return Fill(pick(fill.values), pick(fill.labels), fill.arrays and pick(fill.arrays))
+    step = FillMissing(fill_values, getattr(steps[0], "supervised_keys", None))
+    return steps if step.compile() is return_unchanged else (*steps, step)
 
 
 def compose(steps: tuple[Step, ...]) -> Function:

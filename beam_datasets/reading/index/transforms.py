@@ -87,6 +87,11 @@ class Rearranged(Operation):
 
     child: Operation
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the child's items come from remote files."""
+        return self.child.is_remote
+
     @abstractmethod
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""

@@ -21,7 +21,8 @@ def prefetch_results(calls: Iterable[Callable[[], T]], threads: int) -> Iterator
     [1, 2]
     """
     if not threads:
-        yield from (call() for call in calls)
+        for call in calls:
+            yield call()
         return
     executor = ThreadPoolExecutor(threads, "beam_datasets-read")
     waiting: deque[Future[T]] = deque()
