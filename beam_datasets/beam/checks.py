@@ -10,7 +10,11 @@ import http.client
 import json
 import platform
 import socket
+import threading
 import uuid
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
 
 import apache_beam
 import grpc
@@ -202,19 +206,18 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
         EngineError: no worker starts.
     """
     name = f"check-{uuid.uuid4().hex[:8]}"
-    with socket.create_server(("localhost", 0)) as server, grpc.insecure_channel(pool) as channel:
-        server.settimeout(WORKER_SECONDS)
-        here = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{server.getsockname()[1]}")
+    with _control_service() as (url, connected), grpc.insecure_channel(pool) as channel:
+        here = endpoints_pb2.ApiServiceDescriptor(url=url)
         service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         try:
             request = beam_fn_api_pb2.StartWorkerRequest(
                 worker_id=name, control_endpoint=here, logging_endpoint=here, provision_endpoint=here, params=params
             )
             problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
-            if not problem:
-                server.accept()[0].close()
-        except (OSError, grpc.RpcError) as error:
-            problem = error.details() if isinstance(error, grpc.Call) else f"none within {WORKER_SECONDS} s"
+            if not problem and not connected.wait(WORKER_SECONDS):
+                problem = f"none within {WORKER_SECONDS} s"
+        except grpc.RpcError as error:
+            problem = error.details() if isinstance(error, grpc.Call) else str(error)
         finally:
             # If the pool does not answer, what follows reports it; the worker ends by itself, as nobody listens to it.
             with contextlib.suppress(grpc.RpcError):
@@ -225,6 +228,31 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
             "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "
             "python -m beam_datasets.beam.worker_pool starts its own Python."
         )
+
+
+class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
+    """Control service of a runner that has no work: a worker that connects is noted, and ends."""
+
+    def __init__(self) -> None:
+        self.connected = threading.Event()
+
+    def Control(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        """Returns no instructions; see `BeamFnControlServicer`."""
+        self.connected.set()
+        return iter(())
+
+
+@contextlib.contextmanager
+def _control_service() -> Iterator[tuple[str, threading.Event]]:
+    """Serves a worker until the context ends; provides the address, and an event that is set once it has connected."""
+    server, control = grpc.server(futures.ThreadPoolExecutor(4)), _Control()
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield f"localhost:{port}", control.connected
+    finally:
+        server.stop(None)
 
 
 def _address(endpoint: str) -> tuple[str, int]:

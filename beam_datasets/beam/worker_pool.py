@@ -3,9 +3,10 @@
     python -m beam_datasets.beam.worker_pool --port 50000
 
 The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
-worker pool in three ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
-the command `python`; and they are forked from a process that has imported Beam and this package, which would take
-seconds.
+worker pool in four ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
+the command `python`; they are forked from a process that has imported Beam and this package, which would take seconds;
+and a runner gets its answer when the worker has connected to it, or has ended before, for which Flink's would wait for
+ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent import futures
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -37,6 +38,9 @@ HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
+MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
+
+_ENDED_EARLY = "a worker process ended before it had connected"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,35 +54,42 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Starts a worker process that connects to the runner.
+        """Starts a worker process, and waits until it has connected to the runner.
 
         Args:
             request: the `StartWorkerRequest` of Beam's Fn API.
             context: the `ServicerContext` of gRPC.
 
         Returns:
-            A `StartWorkerResponse`; its `error` is set if the worker cannot be started, or if this process has other
-            versions than the launcher.
+            A `StartWorkerResponse`; its `error` is set if the worker cannot be started, or has ended before it has
+            connected, or if this process has other versions than the launcher.
         """
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
         if problem := version_problem(request.params.get(VERSIONS, "")):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
             return beam_fn_api_pb2.StartWorkerResponse(error=problem)
+        endpoints = request.control_endpoint.url, request.worker_id, request.logging_endpoint.url
+        news, writer = self._context.Pipe(duplex=False)
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.
             target=work,
-            args=(request.control_endpoint.url, request.worker_id, request.logging_endpoint.url, dict(request.params)),
+            args=(*endpoints, dict(request.params), writer),
             name=request.worker_id,
             daemon=False,
         )
         try:
-            worker.start()
-        except OSError as error:
-            return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error}")
+            with writer:
+                worker.start()
+        except (OSError, EOFError) as error:  # the process that forks may have been killed
+            news.close()
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
         key = context.peer(), request.worker_id  # two task managers may choose the same name
         self._workers[key] = worker
         threading.Thread(target=self._await_end, args=(key, worker), daemon=True).start()
-        return beam_fn_api_pb2.StartWorkerResponse()
+        with news:
+            if _has_connected(news):
+                return beam_fn_api_pb2.StartWorkerResponse()
+        return beam_fn_api_pb2.StartWorkerResponse(error=f"{_ENDED_EARLY}: {request.worker_id} (pid {worker.pid})")
 
     def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
         """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.
@@ -113,6 +124,14 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
+def _has_connected(news: Connection) -> bool:
+    """Returns whether a worker reports that it has connected to the runner; False if it has ended before."""
+    try:
+        return bool(news.recv())
+    except EOFError:
+        return False
+
+
 def _cause(exit_code: int) -> str:
     """Returns a description of an exit code; a negative one stands for a signal.
 
@@ -133,7 +152,13 @@ def _stop_worker(worker: ForkServerProcess) -> None:
         wait([worker.sentinel])
 
 
-def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str] | None = None) -> None:
+def work(
+    control: str,
+    worker_id: str,
+    logs: str = "",
+    params: Mapping[str, str] | None = None,
+    connected: Connection | None = None,
+) -> None:
     """Works for the runner at this address until it ends the connection, or the channel of its data breaks.
 
     Args:
@@ -141,6 +166,7 @@ def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str]
         worker_id: id of this worker.
         logs: address of the runner's logging service; '' for none.
         params: parameters of the request; see `checks.send_parameters`.
+        connected: gets True when the runner's control service has accepted a connection.
     """
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
@@ -148,7 +174,11 @@ def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str]
     send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
     _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data
-    SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
+    harness = SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1)
+    if connected is not None:
+        with connected:
+            connected.send(True)
+    harness.run()
 
 
 def _end_without_data(failed: threading.ExceptHookArgs) -> None:
@@ -169,7 +199,7 @@ def serve(port: int) -> tuple[grpc.Server, int, WorkerPool]:
     Args:
         port: the port; 0 for any free one.
     """
-    server = grpc.server(futures.ThreadPoolExecutor(thread_name_prefix="pool"))
+    server = grpc.server(futures.ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="pool"))
     pool = WorkerPool()
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     bound = server.add_insecure_port(f"{HOST}:{port}")

@@ -1,5 +1,6 @@
 """The pool of workers as a runner asks it, and as a program."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +49,27 @@ def ask(port: int, kind: str, worker: str, runner: str = "") -> Any:
         return stub.StartWorker(request, timeout=WORKER_SECONDS)
 
 
+class Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
+    """A runner's control service, which has no work for its workers."""
+
+    def Control(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        for _ in request_iterator:
+            pass
+        return
+        yield
+
+
+@contextlib.contextmanager
+def runner() -> Iterator[str]:
+    """Runs a control service, and yields its address."""
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(Control(), server)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    yield f"localhost:{port}"
+    server.stop(None)
+
+
 def processes_below(pid: int) -> set[int]:
     """Returns the processes that a process has started, and those that these have."""
     told = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
@@ -70,33 +93,42 @@ def gone(pids: set[int]) -> bool:
 @pytest.mark.slow
 def test_workers_come_and_end_with_the_pool(pool: tuple[subprocess.Popen[str], int]) -> None:
     process, port = pool
-    for worker in ("1-1", "1-2"):
-        with socket.create_server(("localhost", 0)) as control:
-            control.settimeout(WORKER_SECONDS)
-            assert not ask(port, "start", worker, f"localhost:{control.getsockname()[1]}").error
-            control.accept()[0].close()
-    started = processes_below(process.pid)
-    process.send_signal(signal.SIGTERM)
-    _, complained = process.communicate(timeout=WORKER_SECONDS)
+    with runner() as control:
+        for worker in ("1-1", "1-2"):
+            assert not ask(port, "start", worker, control).error
+        started = processes_below(process.pid)
+        process.send_signal(signal.SIGTERM)
+        _, complained = process.communicate(timeout=WORKER_SECONDS)
     assert process.returncode == 0, complained
     assert "worker 1-2 of localhost:" in complained
     assert gone(started)
 
 
-def test_workers_that_have_ended_are_forgotten() -> None:
-    """Nobody may ask for them to be stopped, or does from another connection."""
+def test_a_worker_that_ends_before_it_connects_is_an_error() -> None:
+    """Beam's runner waits for ever for a worker whose pool has said that it has started.
+
+    Nobody may ask for workers that have ended to be stopped, or does from another connection: they are forgotten.
+    """
     pool = worker_pool.WorkerPool()
     for number in range(3):
         request = beam_fn_api_pb2.StartWorkerRequest(worker_id=f"1-{number}")
-        request.control_endpoint.url = "localhost:1"
-        assert not pool.StartWorker(request, Peer(f"ipv4:127.0.0.1:{number}")).error
-        [worker] = pool._workers.values()
-        assert not worker.daemon, "the author's code may start processes of its own, which those of daemons may not"
-        worker.kill()
-        deadline = time.monotonic() + WORKER_SECONDS
-        while pool._workers:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        request.control_endpoint.url = "localhost:1"  # nothing listens there
+        with futures.ThreadPoolExecutor() as executor:
+            answer = executor.submit(pool.StartWorker, request, Peer(f"ipv4:127.0.0.1:{number}"))
+            await_workers(pool, 1)
+            [worker] = pool._workers.values()
+            assert not worker.daemon, "the author's code may start processes of its own, which those of daemons may not"
+            worker.kill()
+            assert f"a worker process ended before it had connected: 1-{number} (pid " in answer.result().error
+        await_workers(pool, 0)
+
+
+def await_workers(pool: worker_pool.WorkerPool, count: int) -> None:
+    """Waits until a pool has this many workers, all of which run."""
+    deadline = time.monotonic() + WORKER_SECONDS
+    while len(pool._workers) != count or not all(worker.pid for worker in pool._workers.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -122,15 +154,13 @@ def test_it_listens_on_loopback_alone(pool: tuple[subprocess.Popen[str], int]) -
 def test_a_worker_that_was_killed_is_reported(pool: tuple[subprocess.Popen[str], int]) -> None:
     """An engine reports a closed connection; the pool knows the process and the signal."""
     process, port = pool
-    with socket.create_server(("localhost", 0)) as control:
-        control.settimeout(WORKER_SECONDS)
-        assert not ask(port, "start", "1-1", f"localhost:{control.getsockname()[1]}").error
-        control.accept()[0].close()
-    servers = processes_below(process.pid)
-    [worker] = set().union(*map(processes_below, servers))
-    os.kill(worker, signal.SIGKILL)
-    assert gone({worker})
-    time.sleep(0.5)
+    with runner() as control:
+        assert not ask(port, "start", "1-1", control).error
+        servers = processes_below(process.pid)
+        [worker] = set().union(*map(processes_below, servers))
+        os.kill(worker, signal.SIGKILL)
+        assert gone({worker})
+        time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     _, complained = process.communicate(timeout=WORKER_SECONDS)
     assert (
