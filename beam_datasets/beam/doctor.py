@@ -112,6 +112,8 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
         wait = f"; the job waits for {needed}" if int(overview["slots-available"]) < needed else ""
         text = f"Flink {overview['flink-version']}, {overview['taskmanagers']} TaskManagers, {slots}{wait}"
         yield Finding("cluster", True, f"{cluster.url}: {text}")
+        problem = cluster.restart_problem()
+        yield Finding("restarts", not problem, problem or "Flink repeats what was lost with a worker or a TaskManager")
     try:
         check_servers(engine.options)
     except checks.EngineError as error:

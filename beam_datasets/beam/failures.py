@@ -41,6 +41,7 @@ _WORKER_LOST = (
 _NO_POOL, _GRPC = "java.net.ConnectException", "io.grpc."
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _CAUSE = "Caused by: "
+_JAVA_PACKAGE = re.compile(r"\b(?:java|org\.apache|io\.grpc)(?:\.\w+)*\.(?=[A-Z]\w*(?:Exception|Error)\b)")
 _JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of what is not Beam's; see `beam.encode`
@@ -96,7 +97,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if not _is_raised_by_code(text) and (problem := _engine_problem(text)):
         return GenerationError(problem)
     if "Traceback" not in text:
-        text = without_java_frames(text)
+        text = _JAVA_PACKAGE.sub("", without_java_frames(text))
     else:
         text = _GROUP_MARGIN.sub("", text)
     places = list(_FRAME.finditer(text)) if "Traceback" in text else []
@@ -283,6 +284,7 @@ class _OneLine(logging.Formatter):
         """Returns a log record as one line: "<first line> (3 more lines)"; the cause in place of a traceback."""
         record.exc_info = record.exc_text = record.stack_info = None
         first, *others = super().format(record).splitlines() or [""]
+        first = _JAVA_PACKAGE.sub("", first)
         if _TRACEBACK in first:  # of a worker, under the words of the engine
             cause = str(reason(RuntimeError(record.getMessage()))).partition("\n")[0]
             first = first.partition(_TRACEBACK)[0] + cause

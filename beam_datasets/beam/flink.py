@@ -32,10 +32,15 @@ SLOTS_SECONDS = 1  # between two requests for the number of free slots
 MAX_FAILURES = 100  # failures to request for a job
 MAX_REASON = 300  # characters of a failure's message
 SAME_SECONDS = 1.0  # failures closer together count as one
-_JAVA_CLASS = re.compile(r"^(?:(?:\w+\.)+[\w$]+: )+")
+_JAVA_CLASS = re.compile(r"^(?:\w+(?:Exception|Error): )+")
 _LAMBDA = re.compile(r"/?(?:\w*Map|ParDo)\(<lambda[^)]*\)")
 _VERTEX = re.compile(r" at (?:\[\d+\])?(.*?)\)(?: ->| \(\d+/|$)")
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+_FAILING = frozenset({"FAILING", "FAILED"})  # states of a job whose last failure repeats nothing
+_SUPPRESSED = re.compile(r"[^\n]*Recovery is suppressed by [^\n]*\n(?:\s+at [^\n]*\n)*Caused by: ")
+_RESTART_TYPES = ("restart-strategy.type", "restart-strategy")  # names of a setting, the newer one first
+_FIXED_DELAY = frozenset({"fixed-delay", "fixeddelay"})
+_NO_RESTART = frozenset({"", "none", "off", "disable"})
 _ON_DEMAND = ("kubernetes.", "yarn.")  # prefixes of settings of clusters that start TaskManagers for a job
 
 
@@ -146,9 +151,19 @@ class FlinkCluster:
             total["FINISHED"],
             sum(sum(tasks.values()) for _, tasks in counts),
             not running and total["SCHEDULED"] > 0,
-            _failures(self.get(f"jobs/{ids[-1]}/exceptions?maxExceptions={MAX_FAILURES}")),
+            _failures(self.get(f"jobs/{ids[-1]}/exceptions?maxExceptions={MAX_FAILURES}"), job["state"]),
             int(job["start-time"]) / 1000,
         )
+
+    def failure(self, name: str) -> str:
+        """Returns the error of Java, with its causes, with which the job of this name has failed; '' if none is known.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        ids = [job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
+        text = self.get(f"jobs/{ids[-1]}/exceptions").get("root-exception") if ids else ""
+        return _SUPPRESSED.sub("", text or "", count=1)
 
     def cancel(self, name: str) -> None:
         """Requests the cancellation of all running jobs of this name.
@@ -167,6 +182,26 @@ class FlinkCluster:
             if (match := _DURATION.fullmatch(str(settings.get(name, "")).strip())) is not None:
                 return int(match[1]) * _UNITS[match[2]]
         return None
+
+    def restart_problem(self) -> str:
+        """Returns why the cluster may not repeat a job that loses a worker, and what to do; '' if it does.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        settings = {setting["key"]: str(setting["value"]) for setting in self.get("jobmanager/config")}
+        kind = next(filter(None, map(settings.get, _RESTART_TYPES)), "").strip().lower()
+        if kind in _NO_RESTART:
+            problem = "Flink repeats nothing, so the loss of a worker or of a TaskManager ends the job"
+        elif kind in _FIXED_DELAY:
+            problem = "each task that fails with a worker counts as an attempt, so one loss may use all of them"
+        else:
+            return ""
+        return (
+            f"restart-strategy.type: expected exponential-delay, got {kind or 'none'}: {problem}. In the cluster's "
+            "config.yaml: restart-strategy.type: exponential-delay, "
+            "restart-strategy.exponential-delay.attempts-before-reset-backoff: 3"
+        )
 
     def is_on_demand(self) -> bool:
         """Returns whether the cluster may start TaskManagers for a job, as on Kubernetes or YARN."""
@@ -195,30 +230,37 @@ def stage_name(vertex: str) -> str:
     return name.strip("{}").replace("{", "").replace("}", "")
 
 
-def _failures(exceptions: Any) -> tuple[Failure, ...]:
-    """Returns the failures in the exception history of a job, sorted by time.
+def _failures(exceptions: Any, state: str) -> tuple[Failure, ...]:
+    """Returns the failures in the exception history of a job after which it was repeated, sorted by time.
 
-    A failure less than `SAME_SECONDS` after the last returned one has the same cause and is left out.
+    A failure less than `SAME_SECONDS` after the last returned one has the same cause and is left out. So is the last
+    one of a job that has failed, with which it has ended.
 
     Args:
         exceptions: the JSON of Flink's `/jobs/<id>/exceptions`. Read are the `exceptionHistory.entries`, with a
             `timestamp` in milliseconds, a `stacktrace`, and maybe a `taskName` and a `location`.
+        state: state of the job.
 
     >>> entry = {"timestamp": 1500, "stacktrace": "disk full", "location": "host:1"}
-    >>> _failures({"exceptionHistory": {"entries": [entry]}})
+    >>> _failures({"exceptionHistory": {"entries": [entry]}}, "RESTARTING")
     (Failure(time=1.5, reason='disk full (host:1)'),)
+    >>> _failures({"exceptionHistory": {"entries": [entry]}}, "FAILED")
+    ()
     """
     failures: list[Failure] = []
     for entry in sorted(exceptions["exceptionHistory"]["entries"], key=lambda entry: int(entry["timestamp"])):
         seconds = int(entry["timestamp"]) / 1000
         if failures and seconds - failures[-1].time < SAME_SECONDS:
             continue
-        problem = str(reason(RuntimeError(entry["stacktrace"]))).splitlines()[0].removeprefix("RuntimeError: ")
-        problem = _JAVA_CLASS.sub("", problem).partition("; nothing was published")[0]  # Flink goes on
+        stack = _SUPPRESSED.sub("", entry["stacktrace"], count=1)
+        problem = str(reason(RuntimeError(stack))).splitlines()[0].removeprefix("RuntimeError: ")
+        if "Traceback" not in stack:
+            problem = _JAVA_CLASS.sub("", problem)
+        problem = problem.partition("; nothing was published")[0]  # Flink goes on
         stage, location = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
         where = " on ".join(filter(None, [stage and f"in {stage}", location]))
         failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{where and f' ({where})'}"))
-    return tuple(failures)
+    return tuple(failures[:-1] if state in _FAILING else failures)
 
 
 def cluster_of(options: PipelineOptions) -> FlinkCluster | None:

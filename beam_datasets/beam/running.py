@@ -25,6 +25,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_datasets import catalog, storage
 from beam_datasets.beam import checks, failures, local_runner, spark
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
 from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
 from beam_datasets.beam.following import Follower
@@ -293,6 +294,23 @@ class _Job:
         except KeyboardInterrupt:
             raise self.unknown("it was cancelled, and its end was not waited for") from None
 
+    def error(self, raised: Exception | None, state: str) -> Exception:
+        """Returns the error of a job that has ended in a state other than DONE.
+
+        Beam's job server reports the last cause alone, such as a connection that was refused; Flink knows all causes.
+
+        Args:
+            raised: the runner's exception; None if there is none.
+            state: state of the job.
+        """
+        if raised is None:
+            return GenerationError(f"job {self.name} ended in state {state}; nothing was published.")
+        if self.cluster is not None and state == PipelineState.FAILED and "Traceback" not in str(raised):
+            with contextlib.suppress(EngineError):
+                if failure := self.cluster.failure(self.name):
+                    return RuntimeError(failure)
+        return raised
+
     def _cancel_on_cluster(self) -> None:
         """Cancels the job through the cluster's own API, if there is a cluster."""
         if self.cluster is not None:
@@ -380,7 +398,7 @@ def _follow(job: _Job) -> None:
                 return
             if state in _ENDED:
                 with _readable_errors():
-                    raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
+                    raise job.error(error, state)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:  # also during a request for the state: the data of a running job must not be deleted
         job.cancel()

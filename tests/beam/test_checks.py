@@ -417,6 +417,23 @@ def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "settings, problem",
+    [
+        ({}, "got none: Flink repeats nothing"),
+        ({"restart-strategy": "off"}, "got off: Flink repeats nothing"),
+        ({"restart-strategy.type": "fixed-delay"}, "got fixed-delay: each task that fails with a worker counts"),
+        ({"restart-strategy.type": "exponential-delay"}, ""),
+        ({"restart-strategy.type": "failure-rate"}, ""),
+    ],
+)
+def test_what_a_cluster_repeats(manager: JobManager, settings: dict[str, str], problem: str) -> None:
+    manager.answers["/jobmanager/config"] = [{"key": name, "value": value} for name, value in settings.items()]
+    told = flink.FlinkCluster(f"http://{manager.address}").restart_problem()
+    assert problem in told
+    assert bool(told) == bool(problem)
+
+
+@pytest.mark.parametrize(
     "settings, millis",
     [
         ({}, flink.CACHE_MILLIS),

@@ -108,8 +108,8 @@ Caused by: java.lang.RuntimeException: no quorum
 
 def test_an_error_of_java_is_its_message_and_its_cause():
     assert str(reason(RuntimeError(f"Pipeline job_1 failed in state FAILED: {JAVA}"))) == (
-        "RuntimeError: org.apache.flink.runtime.client.JobInitializationException: Could not start the JobMaster.\n"
-        "Caused by: java.lang.RuntimeException: no quorum"
+        "RuntimeError: JobInitializationException: Could not start the JobMaster.\n"
+        "Caused by: RuntimeException: no quorum"
     )
 
 

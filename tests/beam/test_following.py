@@ -201,3 +201,7 @@ def test_what_a_flink_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
         "ValueError: bad row",
     ]
     assert cluster.status("nobody's") is None
+    answers["jobs/x"] = {**JOB, "state": "FAILED"}
+    ended = cluster.status("rows")
+    assert ended is not None
+    assert len(ended.failures) == 1  # with the last one the job has ended: nothing was repeated

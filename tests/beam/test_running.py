@@ -10,6 +10,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from beam_datasets import errors
 from beam_datasets.beam import failures, running
+from beam_datasets.beam.flink import FlinkCluster
+from beam_datasets.errors import GenerationError
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.runs import Run
 
@@ -192,6 +194,38 @@ def test_a_lost_reply_to_the_submission(module, kind, is_lost):
     assert isinstance(raised.value, errors.JobStateUnknownError) == is_lost
 
 
+NO_POOL = """org.apache.flink.runtime.JobException: Recovery is suppressed by FixedDelayRestartBackoffTimeStrategy(3)
+\tat org.apache.flink.A.b(A.java:1)
+Caused by: java.lang.Exception: The user defined 'open()' method caused an exception
+\tat org.apache.flink.B.c(B.java:1)
+Caused by: io.grpc.StatusRuntimeException: UNAVAILABLE: io exception
+\tat io.grpc.C.d(C.java:1)
+Caused by: java.net.ConnectException: finishConnect(..) failed: Connection refused
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_flink_knows_why_a_job_has_failed(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """Beam's job server reports the last cause alone, from which the part that failed cannot be seen."""
+    refused = "java.net.ConnectException: java.net.ConnectException: finishConnect(..) failed: Connection refused"
+    answers = {
+        "jobs/overview": {"jobs": [{"jid": "x", "name": "rows", "state": "FAILED"}]},
+        "jobs/x/exceptions": {"root-exception": NO_POOL} if known else {},
+    }
+    monkeypatch.setattr(FlinkCluster, "get", lambda cluster, path: answers[path])
+
+    class Failed:
+        state = "FAILED"
+
+        def wait_until_finish(self) -> None:
+            raise RuntimeError(f"Pipeline rows_1 failed in state FAILED: {refused}")
+
+    with pytest.raises(GenerationError) as raised:
+        running._follow(running._Job(Failed(), "rows", "https://page", FlinkCluster("http://there")))
+    expected = "a machine of the engine found no worker pool" if known else "RuntimeError: ConnectException: "
+    assert str(raised.value).startswith(expected)
+
+
 def configure_nothing(monkeypatch):
     """Makes logging what it is in a program that has not configured it, with the handler that Beam's import adds."""
     root = logging.getLogger()
@@ -222,7 +256,7 @@ def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
         "INFO Job job-1 is in state JOB_STATE_RUNNING",
         "WARNING quota (2 more lines)",
         "ERROR boom",
-        "ERROR java.lang.RuntimeException: ValueError: bad row (3 more lines)",
+        "ERROR RuntimeException: ValueError: bad row (3 more lines)",
     ]
     of_beam(logging.INFO, "Job job-1 is in state JOB_STATE_DONE")
     of_beam(logging.WARNING, "as before")

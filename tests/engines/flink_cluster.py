@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from tests.engines.cluster_servers import (
     HOST,
@@ -54,9 +54,10 @@ SETTINGS = {
     "heartbeat.interval": 3_000,
     "slot.request.timeout": 10_000,
     "web.refresh-interval": 50,  # milliseconds; by default, what the cluster says of its jobs is up to 3 s old
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": 3,
-    "restart-strategy.fixed-delay.delay": "10 s",
+    # All tasks that fail before the restart count as one attempt; with fixed-delay each would count.
+    "restart-strategy.type": "exponential-delay",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": 3,
+    "restart-strategy.exponential-delay.initial-backoff": "10 s",
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
@@ -197,9 +198,21 @@ class Cluster(Servers):
 
         self.wait(are_there, f"{count} TaskManagers to register", "jobmanager")
 
+    def await_free_slots(self) -> None:
+        """Waits until the cluster has a TaskManager, no job holds slots, and lost TaskManagers are forgotten."""
+
+        def are_free() -> bool:
+            with contextlib.suppress(OSError, ValueError):
+                overview = self.overview()
+                count = len(self.running("taskmanager"))
+                return overview["taskmanagers"] == count > 0 and overview["slots-available"] == count * self.slots
+            return False
+
+        self.wait(are_free, "free slots of all TaskManagers", "jobmanager")
+
     def overview(self) -> Mapping[str, int]:
         """Returns the JobManager's overview of the cluster."""
-        overview: Mapping[str, int] = self._ask("overview")
+        overview: Mapping[str, int] = self.ask("overview")
         return overview
 
     def running_stages(self) -> list[str]:
@@ -209,15 +222,17 @@ class Cluster(Servers):
         that it is just starting.
         """
         try:
-            jobs = [job["id"] for job in self._ask("jobs")["jobs"] if job["status"] == "RUNNING"]
-            stages = [stage for job in jobs for stage in self._ask(f"jobs/{job}")["vertices"]]
+            jobs = [job["id"] for job in self.ask("jobs")["jobs"] if job["status"] == "RUNNING"]
+            stages = [stage for job in jobs for stage in self.ask(f"jobs/{job}")["vertices"]]
         except HTTPError:
             return []
         return [stage["name"] for stage in stages if stage["status"] == "RUNNING"]
 
-    def _ask(self, path: str) -> Any:
-        with urlopen(f"http://{self.host}:{self.ports['rest']}/{path}", timeout=10) as answer:
-            return json.load(answer)
+    def ask(self, path: str, *, method: str = "GET") -> Any:
+        """Returns the answer of the JobManager's REST interface; None for an empty one."""
+        request = Request(f"http://{self.host}:{self.ports['rest']}/{path}", method=method)
+        with urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"null")
 
     def _script(self, name: str) -> str:
         return str(self.home / "bin" / ENTRY_POINTS[name])

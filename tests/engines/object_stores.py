@@ -33,10 +33,12 @@ class ObjectStore:
     Attributes:
         url: of its bucket.
         env: environment variables that lead there.
+        process: the server, if it is one that tests pause.
     """
 
     url: str
     env: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -131,8 +133,8 @@ def versity_store(program: Path, directory: Path, host: str = "127.0.0.1") -> It
     (folder / BUCKET).mkdir(parents=True)
     env = {**os.environ, "ROOT_ACCESS_KEY": "key", "ROOT_SECRET_KEY": "secret"}
     command = [str(program), "--port", f"{host}:{port}", "posix", str(folder)]
-    with served(command, port, directory / f"versity-{port}.log", host=host, env=env):
-        yield ObjectStore(f"s3://{BUCKET}", {**_s3(port, host), "AWS_TIMEOUT": "30s"})
+    with served(command, port, directory / f"versity-{port}.log", host=host, env=env) as process:
+        yield ObjectStore(f"s3://{BUCKET}", {**_s3(port, host), "AWS_TIMEOUT": "30s"}, process)
 
 
 def _s3(port: int, host: str = "127.0.0.1") -> dict[str, str]:
