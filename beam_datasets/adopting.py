@@ -106,13 +106,13 @@ def adopt(
     is_new = data_dir is not None
     directory = files.directory if data_dir is None else catalog.root_dir(data_dir)
     identity = _make_identity(files, directory, name, version, new=is_new)
-    described = DatasetInfo(builder=identity, features=tree, **info)
+    info_of_dataset = DatasetInfo(builder=identity, features=tree, **info)
     checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
     templates = {}
     for one in files.splits:
         template = DEFAULT_FILENAME_TEMPLATE if is_new else _make_template(files, one, identity)
-        templates[one] = FilenameTemplate(described.name, one, template=template)
+        templates[one] = FilenameTemplate(info_of_dataset.name, one, template=template)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_staging(identity.data_dir)) if is_new else identity.data_dir
         write = stack.enter_context(_undone_on_error())
@@ -121,7 +121,7 @@ def adopt(
             places = zip(paths, templates[one].filenames(len(paths)))
             rows = [_adopt_shard(checks, path, storage.join(folder, file), write) for path, file in places]
             splits[one] = ShardColumns(*map(list, zip(*rows)))
-        _write_metadata(described, templates, splits, folder, write)
+        _write_metadata(info_of_dataset, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
 
@@ -144,15 +144,19 @@ def _make_identity(
     """
     folder = storage.basename(directory)
     is_version = not new and Version.is_valid(folder)
-    above = storage.basename(storage.dirname(directory)) if is_version else None
-    name = name or files.dataset or above
+    parent_name = storage.basename(storage.dirname(directory)) if is_version else None
+    name = name or files.dataset or parent_name
     if name is None:
         raise ValueError("the names of the files say no dataset: give adopt(name=...).")
     check_dataset_name(name)
-    chosen = Version(version or (folder if is_version else "1.0.0"))
-    if is_version and chosen != Version(folder):
-        raise ValueError(f"version is {chosen}, but the files are in {directory}: give no other version than {folder}.")
-    return DatasetIdentity(name, chosen, storage.join(directory, name, str(chosen)) if new else directory)
+    chosen_version = Version(version or (folder if is_version else "1.0.0"))
+    if is_version and chosen_version != Version(folder):
+        raise ValueError(
+            f"version is {chosen_version}, but the files are in {directory}: give no other version than {folder}."
+        )
+    return DatasetIdentity(
+        name, chosen_version, storage.join(directory, name, str(chosen_version)) if new else directory
+    )
 
 
 def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> str:
@@ -172,10 +176,10 @@ def _check_free(directory: str, *, new: bool) -> None:
     if new and storage.is_remote(directory):
         raise StorageError(f"{directory} is not local: adopt() makes directories on local disks only; upload it after.")
     names = storage.list_dir(directory) if storage.is_dir(directory) else []
-    taken = set(names) if new else {INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE}.intersection(names)
-    if taken:
+    existing = set(names) if new else {INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE}.intersection(names)
+    if existing:
         raise AlreadyPublishedError(
-            f"{storage.join(directory, min(taken))} is there already. adopt() overwrites nothing, for a published "
+            f"{storage.join(directory, min(existing))} is there already. adopt() overwrites nothing, for a published "
             "version never changes: move it away, or give another version or data_dir."
         )
 
@@ -297,7 +301,7 @@ def _check_records(checks: _Checks, path: str, chunk: tfrecord.Chunk, records: l
 @contextlib.contextmanager
 def _undone_on_error() -> Iterator[Write]:
     """Provides a function that creates files; if an error follows, it removes those that it created."""
-    written: list[str] = []
+    paths: list[str] = []
 
     def write(path: str, data: bytes) -> None:
         """Creates a file, unless it exists with the same content.
@@ -311,12 +315,12 @@ def _undone_on_error() -> Iterator[Write]:
             if storage.read_bytes(path) != data:
                 raise AlreadyPublishedError(f"{path} is there already, and adopt() overwrites nothing.") from None
         else:
-            written.append(path)
+            paths.append(path)
 
     try:
         yield write
     except BaseException:
-        for path in reversed(written):
+        for path in reversed(paths):
             storage.remove(path)
         raise
 
@@ -350,18 +354,18 @@ def _write_metadata(
     split_infos = [
         SplitInfo(name, list(c.num_examples), sum(c.num_bytes), templates[name]) for name, c in splits.items()
     ]
-    described = info.replace(splits=SplitDict(split_infos))
+    complete_info = info.replace(splits=SplitDict(split_infos))
     texts = {
-        **described.extra_files(),
-        **described.features.label_files(),
-        catalog.FEATURES_FILE: feature_trees.to_json_text(described.features),
-        INFO_FILE: described.to_json_text(),
+        **complete_info.extra_files(),
+        **complete_info.features.label_files(),
+        catalog.FEATURES_FILE: feature_trees.to_json_text(complete_info.features),
+        INFO_FILE: complete_info.to_json_text(),
     }
     contents = {check_file_name(name): text.encode() for name, text in texts.items()}
     manifest = Manifest(
-        name=described.name,
+        name=complete_info.name,
         config=None,
-        version=str(described.version),
+        version=str(complete_info.version),
         splits=splits,
         metadata={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         builder=f"{__name__}:adopt",
@@ -471,20 +475,20 @@ def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
 
 def _check_complete(split: str, paths: Sequence[str]) -> None:
     """Checks that no file is missing of those that the names, if they contain `<i>-of-<n>`, announce."""
-    there = defaultdict(set)
+    numbers_by_set = defaultdict(set)
     for path in paths:
         if match := _X_OF_Y.search(path, path.rfind("/") + 1):
-            there[path[: match.start()], int(match[2]), path[match.end() :]].add(int(match[1]))
-    for (before, total, after), indices in there.items():
+            numbers_by_set[path[: match.start()], int(match[2]), path[match.end() :]].add(int(match[1]))
+    for (prefix, total, suffix), indices in numbers_by_set.items():
         missing = next((index for index in range(total) if index not in indices), None)
         if missing is not None:
             raise InputError(
-                f"split {split!r}: by their names {before}*-of-{total}{after} are {total} files, but {len(indices)} "
+                f"split {split!r}: by their names {prefix}*-of-{total}{suffix} are {total} files, but {len(indices)} "
                 f"are there; the first that is missing is number {missing}."
             )
         if max(indices) >= total:
             raise InputError(
-                f"split {split!r}: by their names {before}*-of-{total}{after} are {total} files, but number "
+                f"split {split!r}: by their names {prefix}*-of-{total}{suffix} are {total} files, but number "
                 f"{max(indices)} is there, too. Leave out the files of another set by the pattern."
             )
 

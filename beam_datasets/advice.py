@@ -89,7 +89,7 @@ def _rows_of(table: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
     """Yields (name, row) for each name of a table; the names of one key share the fields of the first."""
     for key, text in table.items():
         fields: tuple[str, ...] = ()
-        for name, _, arguments in (part.partition("(") for part in key.split(" | ")):
+        for name, _, arguments in (call.partition("(") for call in key.split(" | ")):
             parameters = tuple(arguments.removesuffix(")").split(", ")) if arguments else ()
             fields = fields or parameters
             yield name, Row(parameters, fields, text)
@@ -126,32 +126,32 @@ def instead_of_command(name: str, args: Sequence[str]) -> str:
     row = rows_of(COMMANDS).get(name.replace("-", "_"))
     if row is None:
         return ""
-    positional = [arg for before, arg in zip(["", *args], args) if not arg.startswith("-") and before[:2] != "--"]
+    positional = [arg for previous, arg in zip(["", *args], args) if not arg.startswith("-") and previous[:2] != "--"]
     text = row.text.replace(
         " {args}", "".join(f" {shlex.quote(arg)}" for arg in args).replace("{", "{{").replace("}", "}}")
     )
     return _sentence(row._replace(text=text), {"name": repr(positional[0])} if positional else {})
 
 
-def instead_of_option(command: str, option: str, value: str | None, known: Collection[str]) -> str:
+def instead_of_option(command: str, option: str, value: str | None, options: Collection[str]) -> str:
     """Returns the sentence "Use ..." for a foreign option; '' if the table has none that the command knows.
 
     Args:
         command: name of the command, such as "build".
         option: the foreign option, such as "--sep".
         value: its value; None if there is none.
-        known: the options of the command.
+        options: the options of the command.
 
     >>> instead_of_option("build", "--sep", ";", ["--delimiter"])
     "Use `--delimiter ';'`."
     """
     name = option.lstrip("-")
     for text, names in OPTIONS.items():
-        only, _, rest = text.partition(": `") if re.match(r"\w+: `", text) else ("", "", text.removeprefix("`"))
-        needed = re.match(r"--\w+", rest)
-        fits = only in ("", command) and (needed is None or needed[0] in known)
+        only, _, replacement = text.partition(": `") if re.match(r"\w+: `", text) else ("", "", text.removeprefix("`"))
+        required_option = re.match(r"--\w+", replacement)
+        fits = only in ("", command) and (required_option is None or required_option[0] in options)
         if fits and name in names.split(" | "):
-            row = Row((), (), f"`{rest}" if only or text.startswith("`") else text)
+            row = Row((), (), f"`{replacement}" if only or text.startswith("`") else text)
             return _sentence(row, {} if value is None else {"value": repr(value)})
     return ""
 
@@ -295,9 +295,9 @@ def _sentence(row: Row, fields: Mapping[str, str]) -> str:
     literals = {name: _string_literal(text) for name, text in fields.items()}
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")
-    for number, part in enumerate(parts):  # shell commands take only strings, quoted for the shell
-        available = words if part.startswith(("beam-datasets ", "--")) else fields
-        parts[number] = part.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
+    for number, fragment in enumerate(parts):  # shell commands take only strings, quoted for the shell
+        available = words if fragment.startswith(("beam-datasets ", "--")) else fields
+        parts[number] = fragment.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
     sentence = "`".join(parts)
     return f"Leave it out: {sentence.removeprefix(_NOTHING)}." if sentence.startswith(_NOTHING) else f"Use {sentence}."
 

@@ -272,8 +272,8 @@ class DatasetBuilder:
     def release_notes(self) -> Mapping[str, str]:
         """Version -> what is new in it: the config's, where it has any, else the builder's; and what versions say."""
         config_notes = self.builder_config.release_notes if self.builder_config else None
-        described = {str(version): version.description for version in self._versions() if version.description}
-        return {**described, **(config_notes or self.RELEASE_NOTES)}
+        descriptions = {str(version): version.description for version in self._versions() if version.description}
+        return {**descriptions, **(config_notes or self.RELEASE_NOTES)}
 
     @property
     def dataset_dir(self) -> str:
@@ -394,7 +394,7 @@ class DatasetBuilder:
             counters=counters,
         )
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
-        given = settings = self._downloads
+        previous_settings = settings = self._downloads
         if settings is None or changed or not verify_ssl:
             self._downloads = settings = self.download_settings(
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
@@ -405,7 +405,7 @@ class DatasetBuilder:
             settings.check_manual_dir(error)
             raise
         finally:
-            self._downloads = given  # they are not those of a later build
+            self._downloads = previous_settings  # they are not those of a later build
         self.__dict__.pop("info", None)
         if default := self._default_config():
             catalog.write_default_config(self.name, default.name, self._root)
@@ -531,12 +531,12 @@ class DatasetBuilder:
         self._use(options.pop("storage_options", None))
         if self.is_prepared():
             return
-        given = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
-        given["download_dir"] = download_dir
-        given["force_checksums"] = getattr(download_config, "force_checksums_validation", None)
-        given["max_downloads"] = getattr(download_config, "override_max_simultaneous_downloads", None)
+        settings = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
+        settings["download_dir"] = download_dir
+        settings["force_checksums"] = getattr(download_config, "force_checksums_validation", None)
+        settings["max_downloads"] = getattr(download_config, "override_max_simultaneous_downloads", None)
         try:
-            self.build(**{name: value for name, value in given.items() if value is not None} | options)
+            self.build(**{name: value for name, value in settings.items() if value is not None} | options)
         except AlreadyPublishedError:  # by another run in the meantime, or it was another run that had to be finished
             if not self.is_prepared():
                 raise
@@ -551,8 +551,8 @@ class DatasetBuilder:
         max_downloads: int | None = None,
     ) -> DownloadSettings:
         """Returns the settings of downloads. For the arguments, see `build`, which has the same ones."""
-        above = self._download_root or self._root
-        root = Path.home() / "beam_datasets" if storage.is_remote(above) else Path(above)
+        parent = self._download_root or self._root
+        root = Path.home() / "beam_datasets" if storage.is_remote(parent) else Path(parent)
         checksums = self.checksums_file()
         return DownloadSettings(
             download_dir=Path(download_dir).expanduser() if download_dir else root / "downloads",
@@ -732,8 +732,8 @@ class DatasetBuilder:
         configs = self.configs()
         if isinstance(config, BuilderConfig):
             check_config_name(config.name)
-            known = configs.get(config.name) or configs.get(f"{config.name}:{self._config_version(config)}")
-            if known not in (None, config):
+            declared_config = configs.get(config.name) or configs.get(f"{config.name}:{self._config_version(config)}")
+            if declared_config not in (None, config):
                 raise ValueError(f"config {config.name!r} is not the one that {self.name} has under this name.")
             return config
         if config is None:
@@ -742,23 +742,28 @@ class DatasetBuilder:
         if config is None or config in configs:
             return configs[config] if config else None
         name, _, version_in_name = str(config).partition(":")
-        if named := [each for each in configs.values() if each.name == name]:
-            return self._config_of(named, version_in_name or version)
-        there = ", ".join(map(repr, configs)) or "none"
+        if candidates := [each for each in configs.values() if each.name == name]:
+            return self._config_of(candidates, version_in_name or version)
+        names = ", ".join(map(repr, configs)) or "none"
         raise DatasetNotFoundError(
-            f"{self.name} has no config {config!r}; it has {there}.{did_you_mean(str(config), configs)}"
+            f"{self.name} has no config {config!r}; it has {names}.{did_you_mean(str(config), configs)}"
         )
 
-    def _config_of(self, named: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:
+    def _config_of(self, candidates: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:
         """Returns the one of several configs with a name that has a version; without any the class's own version."""
-        label = f"{self.name}/{named[0].name}"
+        label = f"{self.name}/{candidates[0].name}"
         versions = [
             [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
-            for config in named
+            for config in candidates
         ]
-        chosen = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
-        its_own = [config for config, config_versions in zip(named, versions) if chosen in config_versions[:1]]
-        return (its_own or [config for config, config_versions in zip(named, versions) if chosen in config_versions])[0]
+        chosen_version = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
+        its_own = [
+            config for config, config_versions in zip(candidates, versions) if chosen_version in config_versions[:1]
+        ]
+        return (
+            its_own
+            or [config for config, config_versions in zip(candidates, versions) if chosen_version in config_versions]
+        )[0]
 
     @classmethod
     def _default_config(cls) -> BuilderConfig | None:
@@ -790,8 +795,8 @@ class DatasetBuilder:
             version: a version, or a text that `choose_version` accepts.
         """
         versions = self._versions()
-        chosen = choose_version(version, versions, canonical=versions[0], of=self.name)
-        return next(v for v in versions if v == chosen)
+        chosen_version = choose_version(version, versions, canonical=versions[0], of=self.name)
+        return next(v for v in versions if v == chosen_version)
 
     def _open_published(self) -> Any:
         """Opens the published version; takes the features of the code if only it knows their custom connectors.
@@ -870,8 +875,8 @@ def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> 
     from beam_datasets.generate.units import pair_and_splits
 
     items = itertools.chain.from_iterable(map(source.read, source.units))
-    taken = (pair_and_splits(item, keeps) for item in items)
-    return itertools.islice((pair for pair, splits in taken if split in splits), count)
+    pairs = (pair_and_splits(item, keeps) for item in items)
+    return itertools.islice((pair for pair, splits in pairs if split in splits), count)
 
 
 def is_shell(cls: type) -> bool:

@@ -49,10 +49,13 @@ def register(builder: BuilderClass) -> None:
     Raises:
         ValueError: another class has this name. The same class defined anew, as in a notebook, takes its place.
     """
-    known = _registered.get(builder.name)
-    if known is not None and (known.__module__, known.__name__) != (builder.__module__, builder.__name__):
+    registered = _registered.get(builder.name)
+    if registered is not None and (registered.__module__, registered.__name__) != (
+        builder.__module__,
+        builder.__name__,
+    ):
         raise ValueError(
-            f"two builders are called {builder.name!r}: {known.__module__}.{known.__name__} and "
+            f"two builders are called {builder.name!r}: {registered.__module__}.{registered.__name__} and "
             f"{builder.__module__}.{builder.__name__}. Rename one, or declare it with skip_registration=True."
         )
     _registered[builder.name] = builder
@@ -121,8 +124,8 @@ def read_features(path: str | os.PathLike[str]) -> FeatureConnector:
 
     def read(name: str) -> str | None:
         """Returns the text of a file beside features.json; None if it does not exist."""
-        beside = storage.join(storage.dirname(file), name)
-        return storage.read_bytes(beside).decode() if storage.exists(beside) else None
+        label_path = storage.join(storage.dirname(file), name)
+        return storage.read_bytes(label_path).decode() if storage.exists(label_path) else None
 
     file = storage.normalize(path)
     return from_json_text(storage.read_bytes(file).decode(), path=file).load_labels(read)
@@ -151,26 +154,26 @@ def find_dataset_dir(
         DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
         ValueError: the name or the version cannot be read.
     """
-    wanted = DatasetName.parse(name) if isinstance(name, str) else name
-    config, version = split_config(config or wanted.config, version or wanted.version)
+    parsed_name = DatasetName.parse(name) if isinstance(name, str) else name
+    config, version = split_config(config or parsed_name.config, version or parsed_name.version)
     root = root_dir(data_dir)
-    builder = code_of(wanted.name, wanted.kwargs)
+    builder = code_of(parsed_name.name, parsed_name.kwargs)
     if builder is not None and version is None and (config is None or builder.has_config(config)):
-        instance = builder(data_dir=root, config=config, **wanted.kwargs)
+        instance = builder(data_dir=root, config=config, **parsed_name.kwargs)
         directory = _canonical(instance, root)
         warn_of_higher(instance.name, instance.builder_config and instance.builder_config.name, directory, root)
         return directory
-    if config is None and not list_versions(wanted.name, data_dir=root):
-        config = default_config(wanted.name, root)
-    folder = _folder(root, wanted.name, config)
+    if config is None and not list_versions(parsed_name.name, data_dir=root):
+        config = default_config(parsed_name.name, root)
+    folder = _folder(root, parsed_name.name, config)
     exact = storage.join(folder, str(version))
     if Version.is_valid(version) and is_published(exact):
         return exact
-    versions = list_versions(wanted.name, config, data_dir=root)
+    versions = list_versions(parsed_name.name, config, data_dir=root)
     if not versions:
-        raise _not_found(wanted.name, config, root)
+        raise _not_found(parsed_name.name, config, root)
     return storage.join(
-        folder, str(choose_version(version, versions, of=f"{_join_config(wanted.name, config)} in {root}"))
+        folder, str(choose_version(version, versions, of=f"{_join_config(parsed_name.name, config)} in {root}"))
     )
 
 
@@ -215,15 +218,16 @@ def warn_of_higher(name: str, config: str | None, directory: str, root: str, *, 
     """
     if directory in _warned:
         return
-    chosen = highest = Version(storage.basename(directory))
+    chosen_version = highest = Version(storage.basename(directory))
     with contextlib.suppress(StorageError):  # of a store that cannot list: the dataset is read without that
-        highest = max(list_versions(name, config, data_dir=root), default=chosen)
-    if highest > chosen:
+        highest = max(list_versions(name, config, data_dir=root), default=chosen_version)
+    if highest > chosen_version:
         _warned.add(directory)
         label = _join_config(name, config)
         warnings.warn(
-            f"'{label}' means {chosen} here, because a builder of this version is imported; without it '{label}' means "
-            f"{highest}, the highest published version in {root}. Name one: '{label}:{chosen}' or '{label}:latest'.",
+            f"'{label}' means {chosen_version} here, because a builder of this version is imported; without it "
+            f"'{label}' means {highest}, the highest published version in {root}. Name one: '{label}:{chosen_version}' "
+            f"or '{label}:latest'.",
             stacklevel=stacklevel,
         )
 
@@ -246,16 +250,20 @@ def find_published(
     text = os.fspath(name_or_dir)
     if _is_directory(name_or_dir):
         return storage.with_options(text, storage_options) if storage_options else text
-    root, there = root_dir(data_dir, storage_options), os.path.isdir(text)
-    no_path = f" The directory {text} does not exist.{versions_near(text)}" if text.count("/") > 1 and not there else ""
+    root, is_local_dir = root_dir(data_dir, storage_options), os.path.isdir(text)
+    no_path = (
+        f" The directory {text} does not exist.{versions_near(text)}"
+        if text.count("/") > 1 and not is_local_dir
+        else ""
+    )
     try:
-        wanted = DatasetName.parse_path(text)
+        parsed_name = DatasetName.parse_path(text)
     except ValueError as error:
-        raise DatasetNotFoundError(_no_version(text) if there else f"{error}{no_path}") from None
+        raise DatasetNotFoundError(_no_version(text) if is_local_dir else f"{error}{no_path}") from None
     try:
-        return find_dataset_dir(wanted, root)
+        return find_dataset_dir(parsed_name, root)
     except DatasetNotFoundError as error:
-        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else f"{error}{no_path}") from None
+        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if is_local_dir else f"{error}{no_path}") from None
 
 
 def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
@@ -266,15 +274,15 @@ def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
     """
     if _is_directory(name_or_dir):
         return ""
-    wanted = DatasetName.parse_path(os.fspath(name_or_dir))
-    if wanted.version is not None:
+    parsed_name = DatasetName.parse_path(os.fspath(name_or_dir))
+    if parsed_name.version is not None:
         return ""
-    builder, chosen = code_of(wanted.name, wanted.kwargs), storage.basename(directory)
-    if builder is not None and (wanted.config is None or builder.has_config(wanted.config)):
-        return f"version {chosen}: the one of the builder that is imported"
+    builder, version = code_of(parsed_name.name, parsed_name.kwargs), storage.basename(directory)
+    if builder is not None and (parsed_name.config is None or builder.has_config(parsed_name.config)):
+        return f"version {version}: the one of the builder that is imported"
     folder = storage.dirname(directory)
     published = [v for v in _subdirs(folder) if Version.is_valid(v) and is_published(storage.join(folder, v))]
-    return f"version {chosen}: the highest of {len(published)} that are published" if len(published) > 1 else ""
+    return f"version {version}: the highest of {len(published)} that are published" if len(published) > 1 else ""
 
 
 def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:
@@ -293,8 +301,8 @@ def latest(name_or_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """
     with contextlib.suppress(ValueError):
         if isinstance(name_or_dir, str) and not _is_directory(name_or_dir):
-            wanted = DatasetName.parse_path(name_or_dir)
-            return name_or_dir if wanted.version else str(dataclasses.replace(wanted, version="latest"))
+            parsed_name = DatasetName.parse_path(name_or_dir)
+            return name_or_dir if parsed_name.version else str(dataclasses.replace(parsed_name, version="latest"))
     return name_or_dir
 
 
@@ -310,10 +318,10 @@ def list_datasets(data_dir: DataDir = None) -> list[str]:
     return [name for name in _subdirs(root) if _unless_denied(is_there, name)]
 
 
-def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
+def _unless_denied(is_there: Callable[..., bool], *path: str) -> bool:
     """Returns the result of `is_there`; True without permission, because opening then reports the reason."""
     try:
-        return is_there(*place)
+        return is_there(*path)
     except PathPermissionError:
         return True
 
@@ -345,8 +353,12 @@ def versions_in(folder: str) -> list[Version]:
 
     A version that this user may not look into counts: opening it gives the reason.
     """
-    there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
-    return sorted(version for version in there if _unless_denied(is_published, storage.join(folder, str(version))))
+    listed_versions = [
+        Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry
+    ]
+    return sorted(
+        version for version in listed_versions if _unless_denied(is_published, storage.join(folder, str(version)))
+    )
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:
@@ -361,18 +373,18 @@ def list_published(name: str, data_dir: DataDir = None) -> list[str]:
 def published_instead(name: str, root: str) -> str:
     """Returns for an error what is published of a dataset, where one version of it is not."""
     try:
-        there = ", ".join(list_published(name, root))
+        names = ", ".join(list_published(name, root))
         if not storage.is_dir(root):
             return f"the directory {root} does not exist"
-        return f"published versions: {there or 'none'}"
+        return f"published versions: {names or 'none'}"
     except StorageError:
         return "what else is published there cannot be listed"
 
 
 def what_lacks(directory: str) -> str:
     """Returns for an error what a directory of no version lacks, itself maybe, and which versions are near it."""
-    gone = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
-    lacks = "the directory does not exist" if gone else f"it has no {INFO_FILE}"
+    is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
+    lacks = "the directory does not exist" if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
 
 
@@ -444,11 +456,13 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
             f"ask for one, such as '{name}/{configs[0]}'."
         )
     if configs or list_versions(name, data_dir=root):
-        there = ", ".join(configs) or "none"
+        names_text = ", ".join(configs) or "none"
         hint = f" A version is '{name}:{config}'." if Version.is_valid(config) else did_you_mean(str(config), configs)
-        return DatasetNotFoundError(f"{name} in {root} has no config {config!r}; published configs: {there}.{hint}")
+        return DatasetNotFoundError(
+            f"{name} in {root} has no config {config!r}; published configs: {names_text}.{hint}"
+        )
     names = list_datasets(root)
-    there = ", ".join(names) or "none"
+    names_text = ", ".join(names) or "none"
     foreign = instead_of_format("load", name)
     advice = did_you_mean(name, names) or (foreign and f" {foreign}")
     if config and storage.is_dir(storage.join(name, config)):
@@ -458,7 +472,9 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         return DatasetNotFoundError(
             f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
         )
-    return DatasetNotFoundError(f"no dataset {name!r} is published in {root}; datasets there are: {there}.{advice}")
+    return DatasetNotFoundError(
+        f"no dataset {name!r} is published in {root}; datasets there are: {names_text}.{advice}"
+    )
 
 
 def _join_config(name: str, config: str | None) -> str:

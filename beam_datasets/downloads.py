@@ -312,12 +312,12 @@ class DownloadManager:
     def _download(self, resource: Any) -> Path:
         """Returns the file of a URL, after fetching it unless it is on this machine; notes its checksum."""
         url = _url_of(resource)
-        known = self._settings.checksums.get(url)
+        checksum = self._settings.checksums.get(url)
         if (local := _local_path(url)) is not None:
-            return self._checked(local, url, known)
-        path = self._cached(url, known)
+            return self._checked(local, url, checksum)
+        path = self._cached(url, checksum)
         if path is None:
-            path = self._fetch(url, None if self.register_checksums else known)
+            path = self._fetch(url, None if self.register_checksums else checksum)
         self._note(url, path)
         return path
 
@@ -418,11 +418,11 @@ class DownloadManager:
 
     def _note(self, url: str, path: Path) -> None:
         """Records the checksum of a downloaded URL; computes it if none is known, or checksums are being registered."""
-        known = self._settings.checksums.get(url)
-        if known is None or self.register_checksums:
+        checksum = self._settings.checksums.get(url)
+        if checksum is None or self.register_checksums:
             filename = path.name.partition("-")[2] if path.parent == self.download_dir else path.name
-            known = Checksum(path.stat().st_size, _sha256_once(path), filename)
-        self._fetched[url] = known
+            checksum = Checksum(path.stat().st_size, _sha256_once(path), filename)
+        self._fetched[url] = checksum
 
     def _download_and_extract(self, resource: Any) -> Path:
         """Returns the path of the extracted archive, or of the downloaded file if it is not an archive.
@@ -480,15 +480,15 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     Raises:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
     """
-    limit = left = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
+    limit = num_left = max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size)
     with _replacing(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
         if method not in _SINGLE:
             temporary.mkdir()
         for name, open_member in members:
             with _call_guarded(path, open_member) as source, _create_member(temporary / name, path) as sink:
                 while piece := _call_guarded(path, source.read, _PIECE):
-                    left -= len(piece)
-                    if left < 0:
+                    num_left -= len(piece)
+                    if num_left < 0:
                         raise DownloadError(
                             f"{path} unpacks to more than {limit:,} bytes, {_BOMB_RATIO} times its size: an archive of "
                             "files seldom does. Read it by iter_archive() if it is one."
@@ -514,8 +514,8 @@ def _members(
     if not path.stat().st_size:
         raise DownloadError(f"{path} is damaged: it is empty.")
     if method in _SINGLE:
-        opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
-        yield "", lambda: opened(path, "rb")
+        open_compressed: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
+        yield "", lambda: open_compressed(path, "rb")
         return
     generator = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
     with contextlib.closing(generator) as members:
@@ -627,8 +627,8 @@ def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
     with path.open("rb") as file:
         codec = codec_of_content(file.read(MAX_MAGIC))
     by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
-    opened = by_codec.get(codec, open)
-    with opened(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
+    open_compressed = by_codec.get(codec, open)
+    with open_compressed(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
         for member in archive:
             if not member.isdir():  # devices and pipes are as links that lead to no file
                 yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
@@ -684,9 +684,9 @@ class _Fetcher:
         verify_ssl: whether certificates of servers are verified.
     """
 
-    def __init__(self, part: Path, recorded: Checksum | None, verify_ssl: bool) -> None:
-        self._part, self._known, self._verify_ssl = part, recorded, verify_ssl
-        self._tag = part.with_name(part.name + ".etag")
+    def __init__(self, partial_path: Path, recorded: Checksum | None, verify_ssl: bool) -> None:
+        self._part, self._known, self._verify_ssl = partial_path, recorded, verify_ssl
+        self._tag = partial_path.with_name(partial_path.name + ".etag")
         self.name = ""  # that the server gives the file
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
@@ -716,15 +716,15 @@ class _Fetcher:
                         "--no_verify_ssl (or DownloadConfig(verify_ssl=False))."
                     ) from error
                 unreachable = _why_unreachable(error)
-                said = unreachable or error
+                cause = unreachable or error
                 if attempt >= (_ATTEMPTS_TO_CONNECT if unreachable else _ATTEMPTS):
                     raise DownloadError(
-                        f"{url} could not be fetched in {attempt} attempts: {said}. Try again later, or fetch it by "
+                        f"{url} could not be fetched in {attempt} attempts: {cause}. Try again later, or fetch it by "
                         "hand into manual_dir."
                     ) from error
-                asked = getattr(error, "pause", None)
-                seconds = min(asked if asked is not None else pause, _MAX_PAUSE)
-                _LOGGER.warning("%s: %s. Trying again in %.0f s", url, said, seconds)
+                requested_pause = getattr(error, "pause", None)
+                seconds = min(requested_pause if requested_pause is not None else pause, _MAX_PAUSE)
+                _LOGGER.warning("%s: %s. Trying again in %.0f s", url, cause, seconds)
                 time.sleep(seconds)
                 pause *= 2
             except requests.RequestException as error:
@@ -740,16 +740,16 @@ class _Fetcher:
         """
         import requests
 
-        there = self._part.stat().st_size if self._part.exists() else 0
-        tag = self._tag.read_text() if there and self._tag.exists() else ""
+        num_present = self._part.stat().st_size if self._part.exists() else 0
+        tag = self._tag.read_text() if num_present and self._tag.exists() else ""
         headers = {"Accept-Encoding": "identity"}
         if tag:
-            headers |= {"Range": f"bytes={there}-", "If-Range": tag}
+            headers |= {"Range": f"bytes={num_present}-", "If-Range": tag}
         with requests.get(url, stream=True, timeout=_TIMEOUT, headers=headers, verify=self._verify_ssl) as response:
-            goes_on = self._check_answer(url, response, there if tag else None)
+            goes_on = self._check_answer(url, response, num_present if tag else None)
             if not goes_on:
                 os.truncate(self._part, 0)  # before the tag of the new file is written
-            size = self._store(response, there if goes_on else 0)
+            size = self._store(response, num_present if goes_on else 0)
         self._check_is_no_page(url, response)
         if self._known and size != self._known.size:
             os.truncate(self._part, 0)
@@ -773,7 +773,7 @@ class _Fetcher:
                 "by hand into manual_dir; if it is right, give its checksum in checksums.tsv."
             )
 
-    def _check_answer(self, url: str, response: requests.Response, asked: int | None) -> bool:
+    def _check_answer(self, url: str, response: requests.Response, first_byte: int | None) -> bool:
         """Returns whether the response is the rest of the file from the byte that was asked for, not all of it.
 
         Raises:
@@ -796,7 +796,7 @@ class _Fetcher:
                 "or record the checksum of this one in checksums.tsv."
             )
         goes_on = response.status_code == 206
-        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {asked}-"):
+        if goes_on and not response.headers.get("Content-Range", "").startswith(f"bytes {first_byte}-"):
             os.truncate(self._part, 0)
             raise _TryAgainError("the server sent another range, so it is fetched from its beginning", 0.0)
         return goes_on
@@ -820,9 +820,9 @@ class _Fetcher:
                 bar.update(len(piece))
         came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
         total = _parse_header_number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
-        for got, wanted in ((came, length), (size, total)):
-            if wanted is not None and got != wanted:
-                raise _TryAgainError(f"{got:,} of {wanted:,} bytes came", None)
+        for num_received, num_expected in ((came, length), (size, total)):
+            if num_expected is not None and num_received != num_expected:
+                raise _TryAgainError(f"{num_received:,} of {num_expected:,} bytes came", None)
         return size
 
 
@@ -860,15 +860,17 @@ def _unpacked(response: requests.Response, encoding: str) -> Iterator[bytes]:
     decoder, is_open, form = None, False, _GZIP_OR_ZLIB
     try:
         for piece in response.raw.stream(_PIECE >> 4, decode_content=False):
-            rest = piece if is_open else piece.lstrip(b"\0")  # zeros may follow a stream of gzip
-            while rest:
+            remaining = piece if is_open else piece.lstrip(b"\0")  # zeros may follow a stream of gzip
+            while remaining:
                 if decoder is None:
-                    is_raw = encoding == "deflate" and (rest[0] & 15 != 8 or int.from_bytes(rest[:2], "big") % 31)
+                    is_raw = encoding == "deflate" and (
+                        remaining[0] & 15 != 8 or int.from_bytes(remaining[:2], "big") % 31
+                    )
                     form = -zlib.MAX_WBITS if is_raw else _GZIP_OR_ZLIB  # RFC 9110: some servers leave out the header
                     decoder = zlib.decompressobj(form)
                 is_open = True
-                yield decoder.decompress(rest)
-                rest = decoder.unused_data.lstrip(b"\0")
+                yield decoder.decompress(remaining)
+                remaining = decoder.unused_data.lstrip(b"\0")
                 if decoder.eof:
                     decoder, is_open = zlib.decompressobj(form), False
     except (zlib.error, urllib3.exceptions.HTTPError) as error:
@@ -890,17 +892,17 @@ def _parse_header_number(header: str | None) -> int | None:
     return int(header) if header and re.fullmatch("[0-9]{1,15}", header) else None
 
 
-def _bar(part: Path, start: int, length: int | None) -> Any:
+def _bar(partial_path: Path, start: int, length: int | None) -> Any:
     """Returns a bar of tqdm for a file's bytes, which shows nothing unless standard error is a terminal.
 
     Args:
-        part: path of the partial file, '<digits>-<name>.part'; the bar shows the name.
+        partial_path: path of the partial file, '<digits>-<name>.part'; the bar shows the name.
         start: number of bytes that are there already.
         length: number of bytes that follow; None if it is unknown.
     """
     from tqdm import tqdm
 
-    name = part.name.partition("-")[2].removesuffix(".part")
+    name = partial_path.name.partition("-")[2].removesuffix(".part")
     total = None if length is None else start + length
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "unit_divisor": 1024, "leave": False}
     options["disable"] = None if show_progress else True  # None: without a terminal
@@ -908,8 +910,8 @@ def _bar(part: Path, start: int, length: int | None) -> Any:
 
 
 class _TryAgainError(Exception):
-    def __init__(self, said: str, pause: float | None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, pause: float | None) -> None:
+        super().__init__(message)
         self.pause = pause
 
 
@@ -1013,13 +1015,13 @@ def _sha256(path: Path) -> str:
 
 def _sha256_once(path: Path) -> str:
     """Returns the SHA-256 of a file, which is kept beside it, with its size and time, for the next call."""
-    stat, kept = path.stat(), path.with_name(f".{path.name.partition('-')[0]}.sha256")
+    stat, cache_path = path.stat(), path.with_name(f".{path.name.partition('-')[0]}.sha256")
     state = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        known, _, digest = kept.read_text().rpartition(" ")
-        if known == state and len(digest) == 64:
+        cached_state, _, digest = cache_path.read_text().rpartition(" ")
+        if cached_state == state and len(digest) == 64:
             return digest
     digest = _sha256(path)
     with contextlib.suppress(OSError):  # others may own the directory
-        storage.write_bytes(str(kept), f"{state} {digest}".encode())
+        storage.write_bytes(str(cache_path), f"{state} {digest}".encode())
     return digest

@@ -109,13 +109,13 @@ class BeamDatasetsError(Exception):
             problem = (f"expected {expected}, got {got}",)
         self.problem = without_passwords(str(problem[0])) if problem else ""
         location = ", ".join(
-            f"{before}{fact}" for before, fact in (("", path), ("line ", line), ("byte ", offset)) if fact is not None
+            f"{prefix}{fact}" for prefix, fact in (("", path), ("line ", line), ("byte ", offset)) if fact is not None
         )
         if record is not None:
             location += f" (record {record})"
-        before = "".join(f"{text}: " for text in (location, feature) if text)
-        if before or advice:
-            sentences = [f"{before}{self.problem}".removesuffix("." if advice else ""), advice]
+        prefix = "".join(f"{text}: " for text in (location, feature) if text)
+        if prefix or advice:
+            sentences = [f"{prefix}{self.problem}".removesuffix("." if advice else ""), advice]
             problem = (". ".join(filter(None, sentences)), *problem[1:])
         super().__init__(*(without_passwords(text) if isinstance(text, str) else text for text in problem))
 
@@ -297,7 +297,7 @@ class MissingDependencyError(BeamDatasetsError, ImportError):
 MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for "validation"
 
 
-def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(name: object, known_names: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns ` Did you mean 'x'?` for the known name that is most similar; '' if none is, or if the name is known.
 
     >>> did_you_mean("trian", ["test", "train"])
@@ -307,19 +307,19 @@ def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> 
     >>> did_you_mean("x", ["id", "box/x"])
     " Did you mean 'box/x'?"
     """
-    near = nearest_name(name, known, cutoff=cutoff)
+    near = nearest_name(name, known_names, cutoff=cutoff)
     return f" Did you mean {near!r}?" if near else ""
 
 
-def nearest_name(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+def nearest_name(name: object, known_names: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns the known name that is most similar to a name; '' if none is similar, or if the name itself is known.
 
     Args:
         name: the name that may be a mistake.
-        known: the known names.
+        known_names: the known names.
         cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
     """
-    text, names = str(name), list(known)
+    text, names = str(name), list(known_names)
     near = difflib.get_close_matches(text, names, cutoff=cutoff)
     near = near or [other for other in names if other.endswith(f"/{text}")]
     near = near or [other for other in names if len(text) >= MIN_PREFIX and other.startswith(text)]

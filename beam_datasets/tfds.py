@@ -155,7 +155,7 @@ def _raise_missing(path: str) -> Any:
     Raises:
         AttributeError: always.
     """
-    instead = next((said for name, said in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
+    instead = next((replacement for name, replacement in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
     raise AttributeError(
         f"tfds.{path} has no equivalent in beam_datasets"
         + (f"; {instead}." if instead else ". docs/reference/tfds.md lists the names that have one")
@@ -351,10 +351,10 @@ class ClassLabel(connectors.ClassLabel):
         Raises:
             ValueError: other names, or another number of them, are already set.
         """
-        named = connectors.ClassLabel(names=names)
-        if self.num_classes not in (None, named.num_classes) or self.label_names not in (None, named.label_names):
-            raise ValueError(f"{self!r}: expected its names, got {named.names!r:.200}. Set them once.")
-        self._set_fields(num_classes=named.num_classes, label_names=named.label_names)
+        labeled = connectors.ClassLabel(names=names)
+        if self.num_classes not in (None, labeled.num_classes) or self.label_names not in (None, labeled.label_names):
+            raise ValueError(f"{self!r}: expected its names, got {labeled.names!r:.200}. Set them once.")
+        self._set_fields(num_classes=labeled.num_classes, label_names=labeled.label_names)
 
     def __eq__(self, other: object) -> bool:
         """Returns whether the other, of this class or the base class, has the same classes."""
@@ -389,11 +389,11 @@ def load(
         try_gcs: has no meaning here.
         **options: see there.
     """
-    given = dict(builder_kwargs or {})
-    prepare = getattr(builder(name, data_dir=data_dir, **given), "download_and_prepare", None) if download else None
+    kwargs = dict(builder_kwargs or {})
+    prepare = getattr(builder(name, data_dir=data_dir, **kwargs), "download_and_prepare", None) if download else None
     if prepare:
         prepare(**(download_and_prepare_kwargs or {}))
-    return opening.load(name, split=split, data_dir=data_dir, builder_kwargs=given, **options)
+    return opening.load(name, split=split, data_dir=data_dir, builder_kwargs=kwargs, **options)
 
 
 def display_progress_bar(enable: bool = True) -> None:

@@ -147,7 +147,9 @@ def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
         return None
     if first_step.kind == "batch":
         spec = _derive_item_spec(tf, first_step.steps)
-        return None if spec is None else tf.nest.map_structure(lambda part: _add_batch_dimension(tf, part), spec)
+        return (
+            None if spec is None else tf.nest.map_structure(lambda component: _add_batch_dimension(tf, component), spec)
+        )
     if first_step.kind == "raw":
         record = tf.TensorSpec((), tf.string)
         return (record, record) if first_step.with_ids else record

@@ -181,11 +181,11 @@ class Divided:
     def __reduce__(self) -> tuple[Any, ...]:
         """Returns the arguments for another process, with the ranks that this process detects."""
         self._detach_from_parent()
-        given = self._given_ranks
+        declared_ranks = self._given_ranks
         options = {
-            "rank": given and given.rank,
-            "num_ranks": given and given.num_ranks,
-            "detected_ranks": None if given else detect_ranks(),
+            "rank": declared_ranks and declared_ranks.rank,
+            "num_ranks": declared_ranks and declared_ranks.num_ranks,
+            "detected_ranks": None if declared_ranks else detect_ranks(),
             "fit_loop": find_fit_loop(),
             "block": self._block,
             "even": self._even,
@@ -371,15 +371,17 @@ class Divided:
         Returns:
             The loaded state at which this pass starts; None if it starts at an epoch.
         """
-        shared, loop = self._shared, self._fit_loop
-        started_by = int(shared[_STATE_USED_IN_PASS])  # is written last, so it is read first
-        number = int(shared[_LAST_PASS]) + 1  # is written after the pass of the DataLoader, so it is read before
+        integers, loop = self._shared, self._fit_loop
+        started_by = int(integers[_STATE_USED_IN_PASS])  # is written last, so it is read first
+        number = int(integers[_LAST_PASS]) + 1  # is written after the pass of the DataLoader, so it is read before
         loader, key, is_joined = 0, 0, False
         if base_seed is not None:
             loader, key = self._find_loader(base_seed, num_workers)
-            begun = int(shared[loader])
-            is_joined = begun & _MAX_KEY == key and begun != int(shared[loader + 1 + worker % _MAX_WORKERS])
-            number = begun >> _KEY_BITS if is_joined else number
+            pass_and_loader = int(integers[loader])
+            is_joined = pass_and_loader & _MAX_KEY == key and pass_and_loader != int(
+                integers[loader + 1 + worker % _MAX_WORKERS]
+            )
+            number = pass_and_loader >> _KEY_BITS if is_joined else number
         start, self._start = self._start, None
         if base_seed is not None and started_by not in (_UNSET, number):
             start = None
@@ -387,12 +389,12 @@ class Divided:
             number = max(number, loop.epoch)
         self._number = number if start is None else self._pass_at_state(start)
         if base_seed is not None:
-            shared[loader] = shared[loader + 1 + worker % _MAX_WORKERS] = self._number << _KEY_BITS | key
-            shared[_READ_BY_WORKERS] = 1
+            integers[loader] = integers[loader + 1 + worker % _MAX_WORKERS] = self._number << _KEY_BITS | key
+            integers[_READ_BY_WORKERS] = 1
         if start is not None or not is_joined:
-            shared[_LAST_PASS] = self._number
+            integers[_LAST_PASS] = self._number
         if base_seed is not None and start is not None:
-            shared[_STATE_USED_IN_PASS] = self._number
+            integers[_STATE_USED_IN_PASS] = self._number
         return start
 
     def _find_loader(self, seed: int, num_workers: int) -> tuple[int, int]:
@@ -412,9 +414,9 @@ class Divided:
         ends = _LOADERS + _MAX_LOADERS * _INTEGERS_OF_LOADER
         indices = [*range(_LOADERS, ends, _INTEGERS_OF_LOADER)]
         first = key % _MAX_LOADERS  # so that loaders that begin at the same time take different ones, mostly
-        begun = {index: int(self._shared[index]) for index in indices[first:] + indices[:first]}
-        earliest = min(begun, key=begun.__getitem__)
-        return next((index for index, number in begun.items() if number & _MAX_KEY == key), earliest), key
+        passes_and_loaders = {index: int(self._shared[index]) for index in indices[first:] + indices[:first]}
+        earliest = min(passes_and_loaders, key=passes_and_loaders.__getitem__)
+        return next((index for index, number in passes_and_loaders.items() if number & _MAX_KEY == key), earliest), key
 
     def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         """Returns the iterator over the items of a share.
@@ -428,9 +430,9 @@ class Divided:
         """
         begin = self._state_at_beginning(self._number) if start is None else start
         dataset = self._dataset_at_state(begin)
-        begun, taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
-        divided = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
-        return _ShareIterator(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
+        start_state, num_taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
+        share_dataset = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
+        return _ShareIterator(share_dataset, share, start_state, num_taken, self._even is not None, is_worker=is_worker)
 
     def _resume_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share to continue.
@@ -449,19 +451,20 @@ class Divided:
         """
         if "begun" not in start:
             return start, 0, share
-        saved = _rebuild_share(dataset, start)
-        is_same_division = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
-        if is_same_division and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
-            own_share = replace(saved, worker_index=share.worker_index)
+        saved_share = _rebuild_share(dataset, start)
+        is_same_division = (saved_share.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
+        if is_same_division and saved_share.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
+            own_share = replace(saved_share, worker_index=share.worker_index)
             if own_share == share or self._block is None:
                 return start["begun"], start["taken"], own_share
         if start["workers"] == start["ranks"]:  # without workers, all ranks have taken the same number
-            return _compute_state_after(dataset, start["begun"], saved, start["taken"]), 0, share
+            return _compute_state_after(dataset, start["begun"], saved_share, start["taken"]), 0, share
         raise StateError(
-            f"the state is of worker {saved.worker_index} of {saved.worker_count} with blocks of {saved.block}, but "
-            f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. The workers of "
-            "a DataLoader have taken different numbers of items, so the state of one does not fit the others. Restore "
-            "it with the same numbers of ranks and workers, or continue from a state of state_after()."
+            f"the state is of worker {saved_share.worker_index} of {saved_share.worker_count} with blocks of "
+            f"{saved_share.block}, but this is worker {share.worker_index} of {share.worker_count} with blocks of "
+            f"{share.block}. The workers of a DataLoader have taken different numbers of items, so the state of one "
+            "does not fit the others. Restore it with the same numbers of ranks and workers, or continue from a state "
+            "of state_after()."
         )
 
     @property
@@ -554,19 +557,19 @@ class Divided:
         It has if no rank gets an item, which is known of the first one, as no rank has more items; or if the rank that
         saved the state was asked for an item after its last one.
         """
-        dataset, begun = self._dataset_at_state(state), state.get("begun", state)
+        dataset, start_state = self._dataset_at_state(state), state.get("begun", state)
         even = self._build_even(dataset)
 
         def count(share: Share) -> int:
             """Returns the number of items of a share."""
-            return operator.length_hint(dataset._divided(share, even).iterate(state=begun))
+            return operator.length_hint(dataset._divided(share, even).iterate(state=start_state))
 
         if "begun" not in state:
             return count(dataset._share(0, self.ranks.num_ranks, self._block)) == 0
         if state["workers"] != state["ranks"]:
             return False  # of one of several workers, which does not know where the others are
-        saved, taken = _rebuild_share(dataset, state), state["taken"]
-        return bool(taken >= count(replace(saved, worker_index=0)) or taken > count(saved))
+        saved_share, num_taken = _rebuild_share(dataset, state), state["taken"]
+        return bool(num_taken >= count(replace(saved_share, worker_index=0)) or num_taken > count(saved_share))
 
     def _set_start(self, state: State) -> None:
         """Stores the state at which the next pass starts; `load_state_dict` has checked it.
@@ -599,10 +602,10 @@ class Divided:
             )
         self._dataset.iterate().set_state(state["begun"])  # raises a StateError if it does not fit
         examples = self._dataset._examples_per_item
-        saved = state.get("examples", examples)  # states of earlier versions lack it
-        if type(saved) is not int or saved != examples:
+        saved_examples = state.get("examples", examples)  # states of earlier versions lack it
+        if type(saved_examples) is not int or saved_examples != examples:
             raise StateError(
-                f"the state counts items of {shown(saved)} examples, and an item of this dataset has "
+                f"the state counts items of {shown(saved_examples)} examples, and an item of this dataset has "
                 f"{examples}. Restore it with the same batch size, or continue from state_after(examples=...)."
             )
         dataset = self._dataset_at_state(state)
@@ -635,10 +638,10 @@ class Divided:
         """
         if (examples is None) == (batches is None):
             raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
-        begun = (
+        start_state = (
             self._state_at_beginning(max(self._last_pass, int(self._shared[_FIRST_PASS]))) if start is None else start
         )
-        name, count, dataset = "batches", batches, self._dataset_at_state(begun)
+        name, count, dataset = "batches", batches, self._dataset_at_state(start_state)
         if batches is None:
             name, count, dataset = "examples", examples, dataset._unbatched()
         elif dataset._steps[0].kind != "batch":
@@ -649,7 +652,7 @@ class Divided:
                 )
             count = integer("batches", batches, at_least=0) * self._block
         count = integer(name, count, at_least=0)
-        return _compute_state_after(dataset, begun, dataset._share(0, 1, 1), count, may_end=False)
+        return _compute_state_after(dataset, start_state, dataset._share(0, 1, 1), count, may_end=False)
 
 
 class DividedStream(Divided):
@@ -667,9 +670,9 @@ class DividedStream(Divided):
         stream, epoch = stream._in_pass(self._number if pinned is None else pinned)
         if start is None:
             return _StreamShareIterator(stream.iterate(epoch=epoch), is_worker)
-        saved = stream._state_of(start)
-        if saved.is_beginning:  # for any worker
-            return _StreamShareIterator(stream.iterate(epoch=saved.epoch), is_worker)
+        stream_state = stream._state_of(start)
+        if stream_state.is_beginning:  # for any worker
+            return _StreamShareIterator(stream.iterate(epoch=stream_state.epoch), is_worker)
         return _StreamShareIterator(stream.iterate(state=start), is_worker)
 
     def _read_state(self, current: Any) -> dict[str, Any]:
@@ -717,26 +720,33 @@ class _ShareIterator(Iterator[Any]):
     """Iterator over the items of a share."""
 
     def __init__(
-        self, divided: Dataset, share: Share, begun: State, taken: int, is_even: bool, *, is_worker: bool
+        self,
+        share_dataset: Dataset,
+        share: Share,
+        start_state: State,
+        num_taken: int,
+        is_even: bool,
+        *,
+        is_worker: bool,
     ) -> None:
         """Starts in the middle of a share.
 
         Args:
-            divided: the dataset of the share.
+            share_dataset: the dataset of the share.
             share: the share.
-            begun: the state at which the shares began.
-            taken: the number of items of the share that were taken since.
+            start_state: the state at which the shares began.
+            num_taken: the number of items of the share that were taken since.
             is_even: whether all ranks have the same number of items.
             is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
         """
         self._is_worker = is_worker
-        self._iterator = divided.iterate(state=begun)
+        self._iterator = share_dataset.iterate(state=start_state)
         self._limit = operator.length_hint(self._iterator)
         # `_taken` after the end: one more than the limit if other ranks may have one more item, as then all have ended.
         self._taken_at_end = self._limit + (not is_even)
         self._share = share
-        self._begun = dict(begun)
-        self._taken = min(taken, self._taken_at_end)  # another rank may have one more
+        self._begun = dict(start_state)
+        self._taken = min(num_taken, self._taken_at_end)  # another rank may have one more
         self._iterator.advance(self._taken)
 
     def __next__(self) -> Any:
@@ -776,34 +786,34 @@ def _rebuild_share(dataset: Dataset, state: State) -> Share:
     return dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
 
-def _iterate_share(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
+def _iterate_share(dataset: Dataset, share: Share, start_state: State) -> DatasetIterator:
     """Returns the iterator over a share of a dataset, from the state at which the shares began."""
-    return dataset._divided(share).iterate(state=begun)
+    return dataset._divided(share).iterate(state=start_state)
 
 
 def _compute_state_after(
-    dataset: Dataset, begun: State, share: Share, taken: int, *, may_end: bool = True
+    dataset: Dataset, start_state: State, share: Share, num_taken: int, *, may_end: bool = True
 ) -> dict[str, Any]:
     """Returns the state of the dataset after each share has taken a number of items.
 
     Args:
         dataset: the dataset that is divided.
-        begun: the state at which the shares began.
+        start_state: the state at which the shares began.
         share: one of the shares, which have all taken the same number of items.
-        taken: number of items that each share has taken.
+        num_taken: number of items that each share has taken.
         may_end: whether to return the end if the share has fewer items.
 
     Raises:
         ValueError: the share has fewer items, and `may_end` is False.
     """
-    iterator = _iterate_share(dataset, share, begun)
+    iterator = _iterate_share(dataset, share, start_state)
     num_left = operator.length_hint(iterator)
-    if taken > num_left and not may_end:
+    if num_taken > num_left and not may_end:
         raise ValueError(
-            f"state_after(): expected at most {num_left} items, which are left in epoch {begun['epoch']}, "
-            f"got {taken}. Count from the beginning of the epoch of set_epoch(epoch), or give start=..."
+            f"state_after(): expected at most {num_left} items, which are left in epoch {start_state['epoch']}, "
+            f"got {num_taken}. Count from the beginning of the epoch of set_epoch(epoch), or give start=..."
         )
-    iterator.advance(taken)
+    iterator.advance(num_taken)
     return iterator.get_state()
 
 
@@ -844,17 +854,17 @@ def as_torch(
             f"rank and num_ranks: expected both or neither, got rank={rank} and num_ranks={num_ranks}. Give both."
         )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "even": even}
-    shared = torch.tensor(_initial_shared_integers(dataset._first_pass(epoch)), dtype=torch.int64)
-    divided = _build_divided(dataset, {**options, "shared": shared})
+    shared_integers = torch.tensor(_initial_shared_integers(dataset._first_pass(epoch)), dtype=torch.int64)
+    torch_dataset = _build_divided(dataset, {**options, "shared": shared_integers})
     if even is not None:
         try:
             len(dataset)
         except TypeError:  # which only an endless dataset raises here, as streams were refused
             pass
         else:
-            len(divided)  # raises errors now, before an iteration begins; so does the next line
-    divided.ranks  # noqa: B018
-    return divided
+            len(torch_dataset)  # raises errors now, before an iteration begins; so does the next line
+    torch_dataset.ranks  # noqa: B018
+    return torch_dataset
 
 
 class Ranks(NamedTuple):
@@ -926,8 +936,8 @@ def _get_worker() -> tuple[int, int, int | None]:
     Returns:
         (0, 1, None) in a process that is not a DataLoader worker.
     """
-    loaded = sys.modules.get("torch.utils.data")  # which a worker has
-    info = None if loaded is None else loaded.get_worker_info()
+    torch_data = sys.modules.get("torch.utils.data")  # which a worker has
+    info = None if torch_data is None else torch_data.get_worker_info()
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
@@ -940,8 +950,8 @@ def _inspect_calling_loader() -> tuple[int, int | None, bool]:
         (0, None, False) if the caller is not a DataLoader.
     """
     caller = sys._getframe(2).f_locals.get("self")
-    loaded = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
-    if loaded is None or not isinstance(caller, loaded.DataLoader):
+    torch_data = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
+    if torch_data is None or not isinstance(caller, torch_data.DataLoader):
         return 0, None, False
     return caller.num_workers, caller.batch_size, caller.drop_last
 
@@ -971,13 +981,13 @@ _divided: weakref.WeakSet[Divided] = weakref.WeakSet()
 """The iterable datasets of this process."""
 
 
-def _register_for_forks(divided: Divided) -> None:
+def _register_for_forks(torch_dataset: Divided) -> None:
     """Detaches an iterable dataset from the parent of this process before this process forks.
 
     A DataLoader forks its workers without a call to its dataset.
     """
     _detach_before_forks()
-    _divided.add(divided)
+    _divided.add(torch_dataset)
 
 
 @functools.cache  # once, as it cannot be undone
@@ -986,8 +996,8 @@ def _detach_before_forks() -> None:
 
     def detach() -> None:
         """Detaches all iterable datasets of this process from its parent."""
-        for divided in list(_divided):
-            divided._detach_from_parent()
+        for torch_dataset in list(_divided):
+            torch_dataset._detach_from_parent()
 
     os.register_at_fork(before=detach)
 
@@ -1228,7 +1238,7 @@ def _restore_dict(nest: Any, source: Any, size: int, tensors: list[Any], strings
     """
     root = source if isinstance(source, np.ndarray) else _segment_memory(source, size)
     groups = [_view_tensors(root, *group) for group in tensors]
-    return _rebuild_nest(nest, groups, [_read_strings(root, *where) for where in strings])
+    return _rebuild_nest(nest, groups, [_read_strings(root, *string_range) for string_range in strings])
 
 
 def _view_tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:

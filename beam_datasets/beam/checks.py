@@ -157,12 +157,13 @@ def check_job_service(endpoint: str) -> None:
         except grpc.RpcError as error:
             if not isinstance(error, grpc.Call) or error.code() not in _NO_ANSWER:
                 return  # a job service need not describe its options
-            got, hint = "no answer", ""
+            description, hint = "no answer", ""
             if status := _http_status(endpoint):
-                got = f"a server that speaks HTTP ({status})"
+                description = f"a server that speaks HTTP ({status})"
                 hint = " Flink's REST interface (port 8081) is --flink_master; the job service (port 8099) is another."
             raise EngineError(
-                f"{endpoint}: expected Beam's job service (gRPC), got {got}; nothing was published. {advice}{hint}"
+                f"{endpoint}: expected Beam's job service (gRPC), got {description}; nothing was published. "
+                f"{advice}{hint}"
             ) from error
 
 
@@ -207,11 +208,15 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
     """
     name = f"check-{uuid.uuid4().hex[:8]}"
     with _control_service() as (url, connected), grpc.insecure_channel(pool) as channel:
-        here = endpoints_pb2.ApiServiceDescriptor(url=url)
+        descriptor = endpoints_pb2.ApiServiceDescriptor(url=url)
         service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         try:
             request = beam_fn_api_pb2.StartWorkerRequest(
-                worker_id=name, control_endpoint=here, logging_endpoint=here, provision_endpoint=here, params=params
+                worker_id=name,
+                control_endpoint=descriptor,
+                logging_endpoint=descriptor,
+                provision_endpoint=descriptor,
+                params=params,
             )
             problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
             if not problem and not connected.wait(WORKER_SECONDS):

@@ -108,8 +108,8 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
             yield Finding("cluster", False, str(error))
             return
         slots = f"{overview['slots-available']} of {overview['slots-total']} slots are free"
-        needed = flink.needed_slots(engine.options)
-        wait = f"; the job waits for {needed}" if int(overview["slots-available"]) < needed else ""
+        needed_slots = flink.needed_slots(engine.options)
+        wait = f"; the job waits for {needed_slots}" if int(overview["slots-available"]) < needed_slots else ""
         text = f"Flink {overview['flink-version']}, {overview['taskmanagers']} TaskManagers, {slots}{wait}"
         yield Finding("cluster", True, f"{cluster.url}: {text}")
         problem = cluster.restart_problem()
@@ -174,12 +174,12 @@ def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: S
         with engine.pipeline(os.devnull) as pipeline:
             numbers = pipeline | "Numbers" >> beam.Create(range(count)) | "Share" >> beam.Reshuffle()
             _ = numbers | "Probe" >> beam.ParDo(_Probe(folders, token, packages))
-            ended = run_pipeline(pipeline, contextlib.nullcontext())
+            outcome = run_pipeline(pipeline, contextlib.nullcontext())
     except BeamDatasetsError as error:
         yield Finding("a job", False, str(error))
         return
     yield Finding("a job", True, f"{time.time() - began:.1f} s")
-    metrics = ended.result.metrics().query()["string_sets"]
+    metrics = outcome.result.metrics().query()["string_sets"]
     texts = sorted({text for metric in metrics if metric.key.metric.name == _METRIC for text in metric.result})
     workers = [json.loads(text) for text in texts]
     if not workers:

@@ -177,7 +177,7 @@ def unused_pipeline() -> beam.Pipeline:
     return pipeline
 
 
-def choose_engine(asked: EngineOptions) -> Engine:
+def choose_engine(requested: EngineOptions) -> Engine:
     """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
 
     A job that only becomes a template (`--template_location`) is not waited for. `num_workers` of Dataflow are the
@@ -189,18 +189,20 @@ def choose_engine(asked: EngineOptions) -> Engine:
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
     """
-    shared_disk, wait = boolean("shared_disk", asked.shared_disk), boolean("wait", asked.wait)
-    if isinstance(asked.beam_options, PipelineOptions):
-        options = copy.deepcopy(asked.beam_options)  # the caller's stay as they are
+    shared_disk, wait = boolean("shared_disk", requested.shared_disk), boolean("wait", requested.wait)
+    if isinstance(requested.beam_options, PipelineOptions):
+        options = copy.deepcopy(requested.beam_options)  # the caller's stay as they are
     else:
-        options = PipelineOptions(_arguments(asked.beam_options))
-    num_workers = None if asked.num_workers is None else integer("num_workers", asked.num_workers)
+        options = PipelineOptions(_arguments(requested.beam_options))
+    num_workers = None if requested.num_workers is None else integer("num_workers", requested.num_workers)
     runner = runner_of(options)
     if not _is_local(runner):
-        name, known = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
-        if "." not in name and runner not in map(short_name, known):
-            hint = did_you_mean(name, known)
-            raise ValueError(f"runner is {name!r}; expected one of {', '.join(known)}, or the path of a class.{hint}")
+        name, known_names = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
+        if "." not in name and runner not in map(short_name, known_names):
+            hint = did_you_mean(name, known_names)
+            raise ValueError(
+                f"runner is {name!r}; expected one of {', '.join(known_names)}, or the path of a class.{hint}"
+            )
         if runner == "flink":
             flink.prepare_flink(options)
         if runner == "spark":
@@ -232,9 +234,9 @@ def _arguments(beam_options: Sequence[str] | None) -> list[str]:
     Raises:
         TypeError: they are not a list of str.
     """
-    given: Any = () if beam_options is None else beam_options
-    if not isinstance(given, str) and isinstance(given, Sequence) and all(isinstance(word, str) for word in given):
-        return list(given)
+    words: Any = () if beam_options is None else beam_options
+    if not isinstance(words, str) and isinstance(words, Sequence) and all(isinstance(word, str) for word in words):
+        return list(words)
     raise TypeError(
         f"beam_options is {beam_options!r}; expected Beam's PipelineOptions, or a list of str such as "
         "['--runner=FlinkRunner', '--parallelism=2']."
@@ -415,8 +417,8 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
-    seen = pipeline | "StagingSeed" >> beam.Impulse()
-    seen | "CheckStagingVisible" >> beam.Map(_check_launcher, publication)
+    check_input = pipeline | "StagingSeed" >> beam.Impulse()
+    check_input | "CheckStagingVisible" >> beam.Map(_check_launcher, publication)
 
 
 def _check_launcher(_: Any, publication: Publication) -> None:

@@ -68,14 +68,14 @@ class SourceError(Exception):
     """Error of an author's source of examples, with its location as text, because a worker cannot send more."""
 
 
-def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
+def interrupted(error: BaseException | None, earlier_error: BaseException | None = None) -> bool:
     """Returns whether Ctrl-C caused an error; Beam may have wrapped it.
 
     Args:
         error: error that a run raised. Its chain of causes may be a cycle (`raise error from error`).
-        before: error that was being handled when the run began: its causes do not belong to the run.
+        earlier_error: error that was being handled when the run began: its causes do not belong to the run.
     """
-    met = {id(before)}
+    met = {id(earlier_error)}
     while error is not None and id(error) not in met:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -103,14 +103,14 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     places = list(_FRAME.finditer(text)) if "Traceback" in text else []
     last = _EXCEPTION.search(text, places[-1].end()) if places else None
     name = last.group(1) if last else type(error).__name__
-    message, where = _split_where(text[last.end() :] if last else text)
+    message, call_path = _split_where(text[last.end() :] if last else text)
     if wrapped := _WRAPPED.match(message):  # of a class whose arguments are not just a message, Beam says the name only
         name, message = wrapped.group(1), message[wrapped.end() :]
-    known = getattr(errors, name, None)
-    if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
-        return _rebuild(known, message)
+    error_class = getattr(errors, name, None)
+    if isinstance(error_class, type) and issubclass(error_class, errors.BeamDatasetsError):
+        return _rebuild(error_class, message)
     call_frames = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
-    location = frames.placed(where, call_frames)
+    location = frames.placed(call_path, call_frames)
     if name == SourceError.__name__:
         name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", location):  # Beam measures elements
@@ -126,9 +126,9 @@ def tell_facts(error: errors.BeamDatasetsError) -> None:
     `reason` removes them from the message, and sets the attributes again.
     """
     facts = {name: fact.hex() if name == "sort_key" else fact for name, fact in vars(error).items()}
-    known = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and name != "problem"}
-    if known and not _FACTS.search(str(error)):
-        error.args = (errors.without_passwords(f"{error} [facts {json.dumps(known)}]"),)
+    plain_facts = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and name != "problem"}
+    if plain_facts and not _FACTS.search(str(error)):
+        error.args = (errors.without_passwords(f"{error} [facts {json.dumps(plain_facts)}]"),)
 
 
 def without_java_frames(text: str) -> str:
@@ -202,7 +202,7 @@ def _split_where(text: str) -> tuple[str, list[str]]:
     >>> _split_where("ValueError: bad [after key 'k' (example 4 of 'train')] [while running 'Encode/Map']")
     ('ValueError: bad', ["in stage 'Encode/Map'", "after key 'k' (example 4 of 'train')"])
     """
-    after = _AFTER.findall(text)[:1]
+    key_notes = _AFTER.findall(text)[:1]
     text = _AFTER.sub("", text)
     stages = [
         f"in the source of {source[1]!r}" if (source := _SOURCE.fullmatch(stage)) else f"in stage {stage!r}"
@@ -211,7 +211,7 @@ def _split_where(text: str) -> tuple[str, list[str]]:
     message = _STAGE.split(text)[0].strip()
     if message[:1] in ("'", '"') and message.count(message[0]) == 1:  # of a KeyError, which shows the repr of its text
         message = message[1:]
-    return message, stages + after
+    return message, stages + key_notes
 
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -283,9 +283,9 @@ class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Returns a log record as one line: "<first line> (3 more lines)"; the cause in place of a traceback."""
         record.exc_info = record.exc_text = record.stack_info = None
-        first, *others = super().format(record).splitlines() or [""]
+        first, *other_lines = super().format(record).splitlines() or [""]
         first = _JAVA_PACKAGE.sub("", first)
         if _TRACEBACK in first:  # of a worker, under the words of the engine
             cause = str(reason(RuntimeError(record.getMessage()))).partition("\n")[0]
             first = first.partition(_TRACEBACK)[0] + cause
-        return f"{first} ({len(others)} more line{'s' * (len(others) > 1)})" if others else first
+        return f"{first} ({len(other_lines)} more line{'s' * (len(other_lines) > 1)})" if other_lines else first

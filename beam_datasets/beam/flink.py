@@ -258,8 +258,8 @@ def _failures(exceptions: Any, state: str) -> tuple[Failure, ...]:
             problem = _JAVA_CLASS.sub("", problem)
         problem = problem.partition("; nothing was published")[0]  # Flink goes on
         stage, location = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
-        where = " on ".join(filter(None, [stage and f"in {stage}", location]))
-        failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{where and f' ({where})'}"))
+        location_note = " on ".join(filter(None, [stage and f"in {stage}", location]))
+        failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{location_note and f' ({location_note})'}"))
     return tuple(failures[:-1] if state in _FAILING else failures)
 
 
@@ -334,13 +334,13 @@ def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: Pipel
     Raises:
         EngineError: it has fewer, and starts no TaskManagers for a job.
     """
-    needed, total = needed_slots(options), int(overview["slots-total"])
-    if needed <= total or cluster.is_on_demand():
+    num_needed, total = needed_slots(options), int(overview["slots-total"])
+    if num_needed <= total or cluster.is_on_demand():
         return
     raise EngineError(
         f"parallelism: expected at most {total}, the slots of {cluster.url} ({overview['taskmanagers']} TaskManagers), "
-        f"got {needed}. Lower --parallelism, start more TaskManagers, or run one stage at a time, with any number of "
-        "slots: --execution_mode_for_batch=BATCH_FORCED."
+        f"got {num_needed}. Lower --parallelism, start more TaskManagers, or run one stage at a time, with any number "
+        "of slots: --execution_mode_for_batch=BATCH_FORCED."
     )
 
 
@@ -363,11 +363,15 @@ def await_slots(cluster: FlinkCluster, options: PipelineOptions) -> None:
     Raises:
         EngineError: the cluster does not answer.
     """
-    needed, said_at = needed_slots(options), -math.inf
-    while needed and (free := int(cluster.get("overview")["slots-available"])) < needed and not cluster.is_on_demand():
+    num_needed, said_at = needed_slots(options), -math.inf
+    while (
+        num_needed
+        and (free := int(cluster.get("overview")["slots-available"])) < num_needed
+        and not cluster.is_on_demand()
+    ):
         if time.monotonic() - said_at >= SAY_SECONDS:
             said_at = time.monotonic()
-            print(f"FlinkRunner: waiting for {needed} slots of {cluster.url}, {free} are free", file=sys.stderr)
+            print(f"FlinkRunner: waiting for {num_needed} slots of {cluster.url}, {free} are free", file=sys.stderr)
         time.sleep(SLOTS_SECONDS)
 
 

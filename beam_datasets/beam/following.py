@@ -93,9 +93,9 @@ class Follower:
         is_changed = (status and status.stages) != (self._last_status and self._last_status.stages)
         if silent >= LINE_SECONDS or (is_changed and silent >= PAUSE_SECONDS):
             self._last_status = status
-            done = self._measure()
-            self._print(self._line(status, done))
-            self._save(status, done)
+            progress = self._measure()
+            self._print(self._line(status, progress))
+            self._save(status, progress)
 
     def _report_restarts(self, status: JobStatus) -> None:
         """Prints and stores the failures since the last status: of parts of the job, and of its JobManager."""
@@ -129,39 +129,39 @@ class Follower:
             return None
         return measure(self.run.staging_dir, self.run.spill_dir, in_stores=True)
 
-    def _line(self, status: JobStatus | None, done: Progress | None) -> str:
+    def _line(self, status: JobStatus | None, progress: Progress | None) -> str:
         """Returns the line that describes the status and the progress of the job."""
-        now, parts = time.monotonic(), []
+        seconds, parts = time.monotonic(), []
         if status is None:
             parts.append(f"job {self.name} runs")
         elif status.is_waiting:
             parts.append("waiting for slots")
         else:
             parts.append(f"{', '.join(status.stages) or status.state} (tasks: {status.finished} of {status.tasks})")
-        if done is not None:
-            parts += self._parts_of(done, now)
+        if progress is not None:
+            parts += self._parts_of(progress, seconds)
         if self.restarts:
             parts.append(_plural(self.restarts, "restart"))
         return "; ".join(parts)
 
-    def _parts_of(self, done: Progress, now: float) -> Iterator[str]:
+    def _parts_of(self, progress: Progress, current_time: float) -> Iterator[str]:
         """Yields the parts of a line about examples, units and shards, and remembers the progress for the next rate."""
-        before, since = self._last_progress or (Progress(0, 0, 0, 0), self._changed_at)
-        if done != before:
-            self._changed_at = now
-        self._last_progress = done, now
-        if done.examples_encoded:
-            rate = max(done.examples_encoded - before.examples_encoded, 0) / max(now - since, 1e-3)
+        last, since = self._last_progress or (Progress(0, 0, 0, 0), self._changed_at)
+        if progress != last:
+            self._changed_at = current_time
+        self._last_progress = progress, current_time
+        if progress.examples_encoded:
+            rate = max(progress.examples_encoded - last.examples_encoded, 0) / max(current_time - since, 1e-3)
             encoded = "examples encoded, some twice" if self.restarts else "examples encoded"
-            yield f"{done.examples_encoded:,} {encoded}, {done.bytes_encoded / 1e6:,.1f} MB, {rate:,.0f}/s"
+            yield f"{progress.examples_encoded:,} {encoded}, {progress.bytes_encoded / 1e6:,.1f} MB, {rate:,.0f}/s"
         if self.num_units:
-            yield f"units: {min(done.units_finished, self.num_units):,} of {self.num_units:,}"
-        if done.shards_written:
-            yield f"{_plural(done.shards_written, 'shard')} written, {done.bytes_written / 1e6:,.1f} MB"
-        if (seconds := now - self._changed_at) >= LINE_SECONDS:
+            yield f"units: {min(progress.units_finished, self.num_units):,} of {self.num_units:,}"
+        if progress.shards_written:
+            yield f"{_plural(progress.shards_written, 'shard')} written, {progress.bytes_written / 1e6:,.1f} MB"
+        if (seconds := current_time - self._changed_at) >= LINE_SECONDS:
             yield f"nothing written for {seconds:.0f} s"
 
-    def _save(self, status: JobStatus | None, done: Progress | None) -> None:
+    def _save(self, status: JobStatus | None, progress: Progress | None) -> None:
         """Writes the status and the progress as JSON to the spill directory, for other programs and for run.json."""
         if self.run is None or self.run.spill_dir is None:
             return
@@ -173,7 +173,7 @@ class Follower:
             "stages": list(status.stages) if status else [],
             "restarts": [{"time": each.time, "reason": each.reason} for each in self.failures],
             "units": self.num_units,
-            **({name: getattr(done, name) for name in Progress.__slots__} if done else {}),
+            **({name: getattr(progress, name) for name in Progress.__slots__} if progress else {}),
         }
         try:
             storage.write_bytes(storage.join(self.run.spill_dir, PROGRESS_FILE), json.dumps(content, indent=1).encode())
@@ -183,6 +183,6 @@ class Follower:
             self._has_failed_to_save = True
 
 
-def _plural(number: int, what: str) -> str:
+def _plural(number: int, noun: str) -> str:
     """Returns a number with its noun: "1 unit", "1,200 units"."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

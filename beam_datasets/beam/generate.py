@@ -86,16 +86,16 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         examples | write
         return None if is_of_beam else max(len(units) - count_units(directories), 1)  # the others are reused
 
-    ended = run_publishing(engine, publication, build, options.progress, sent_along=type(builder))
+    outcome = run_publishing(engine, publication, build, options.progress, sent_along=type(builder))
     if options.counters and engine.waits:
-        counted = _read_counters(ended.result)
-        if counted and ended.restarts:
+        counters = _read_counters(outcome.result)
+        if counters and outcome.restarts:
             print(
-                f"{engine.name} has repeated a part of the job (restarts: {ended.restarts}). It reports what the last "
-                "attempts have counted, so the counters of the dataset's own code may be too low.",
+                f"{engine.name} has repeated a part of the job (restarts: {outcome.restarts}). It reports what the "
+                "last attempts have counted, so the counters of the dataset's own code may be too low.",
                 file=sys.stderr,
             )
-        options.counters(counted)
+        options.counters(counters)
     return publication.target
 
 

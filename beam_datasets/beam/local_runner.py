@@ -219,14 +219,14 @@ class Activity:
 
         Time in which this process itself did not run, as after Ctrl-Z, does not count: the others did not run, either.
         """
-        now, used = time.monotonic(), processor_seconds(self._root)
-        elapsed = now - self._last_check
+        current_time, used = time.monotonic(), processor_seconds(self._root)
+        elapsed = current_time - self._last_check
         is_busy = used is None or self._used is None or used - self._used >= MIN_BUSY * elapsed
         if is_busy or self._output.last_time >= self._last_check:
             self._idle = 0.0
         else:
             self._idle += min(elapsed, 2 * self.interval)
-        self._last_check, self._used = now, used
+        self._last_check, self._used = current_time, used
         return self._idle
 
 
@@ -420,9 +420,14 @@ class _RunnerProcess:
 
 def main() -> None:
     """Runs the pipeline that standard input contains, as the main function of a runner process that was not forked."""
-    proto, option_values, scratch, (replies, launcher_alive, _, shown, kept) = pickle.load(sys.stdin.buffer)
+    proto, option_values, scratch, (replies, launcher_alive, _, display_descriptor, log_descriptor) = pickle.load(
+        sys.stdin.buffer
+    )
     process = _RunnerProcess(
-        (shown, kept), scratch, Connection(replies, readable=False), Connection(launcher_alive, writable=False)
+        (display_descriptor, log_descriptor),
+        scratch,
+        Connection(replies, readable=False),
+        Connection(launcher_alive, writable=False),
     )
     options = PipelineOptions([], **option_values)
     graph = beam_runner_api_pb2.Pipeline.FromString(proto)

@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--dataset", default=None)
-    known, rest = parser.parse_known_args(arguments)
-    return run([*rest[:1], *([known.dataset] if known.dataset else []), *rest[1:]])
+    parsed, other_arguments = parser.parse_known_args(arguments)
+    return run([*other_arguments[:1], *([parsed.dataset] if parsed.dataset else []), *other_arguments[1:]])
 
 
 if __name__ == "__main__":

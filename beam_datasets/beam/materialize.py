@@ -213,9 +213,9 @@ def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport
         | "ReshuffleShards" >> beam.Reshuffle()
         | "Copy" >> beam.Map(_copy_shard, beam.pvalue.AsSingleton(plan), destination)
     )
-    written = beam.pvalue.AsList(shards)
-    start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
-    return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written)
+    written_shards = beam.pvalue.AsList(shards)
+    start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written_shards)
+    return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written_shards)
 
 
 def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:

@@ -87,9 +87,9 @@ class ReadDataset(beam.PTransform):
                 "Apply a ReadDataset for each split."
             )
         published.as_dataset(split, decoders=decoders)  # what does not fit is to be said here
-        chosen = published.info.splits[split]
+        split_info = published.info.splits[split]
         self._pool = published.pool
-        self._runs: FileInstructions = chosen.file_instructions
+        self._runs: FileInstructions = split_info.file_instructions
         self._range_bytes = range_bytes or _range_bytes(published.info.splits.values(), self._runs.num_examples)
         self._step: Step = Decode(published.info.features, decoders) if decode else Raw()
         self._with_ids = with_ids
@@ -167,8 +167,8 @@ def _divide_run(
         range_bytes: approximate size of a range in bytes.
     """
     index, run = indexed_run
-    for part in ranges.cut(run, pool, range_bytes):
-        yield index + part.skip - run.skip, part
+    for piece in ranges.cut(run, pool, range_bytes):
+        yield index + piece.skip - run.skip, piece
 
 
 class _ReadRange(beam.DoFn, RestrictionProvider):
@@ -212,9 +212,9 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
             element: (index of the first example, range of a shard).
             tracker: Beam's tracker of the restriction, from which each record is claimed.
         """
-        first, whole = element
-        run = _restrict_run(whole, tracker.current_restriction())
-        name, shift, count = storage.basename(run.filename), first - whole.skip, 0
+        first, unrestricted_run = element
+        run = _restrict_run(unrestricted_run, tracker.current_restriction())
+        name, shift, count = storage.basename(run.filename), first - unrestricted_run.skip, 0
         for number, value in ranges.read_range(run, self._pool, (self._step,), tracker.try_claim):
             count += 1
             if self._with_ids:

@@ -158,7 +158,7 @@ def run_verify(
     verifying = VerifyDataset(
         name_or_dir, shared_disk=shared_disk, data_dir=data_dir, decode=decode, storage_options=storage_options
     )
-    _check_place(engine, report, shared_disk=shared_disk, what="the report")
+    _check_place(engine, report, shared_disk=shared_disk, content="the report")
     report_json = _run_report(engine, "Verify" >> verifying, _format_report, verifying.directory, report)
     return None if report_json is None else Report.from_json(report_json)
 
@@ -203,9 +203,9 @@ class SummarizeDataset(beam.PTransform):
             FeatureKeyError: the feature does not exist.
         """
         super().__init__()
-        given = isinstance(name_or_dir, StatisticsRequest)
+        is_request = isinstance(name_or_dir, StatisticsRequest)
         self.request: StatisticsRequest = (
-            name_or_dir if given else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
+            name_or_dir if is_request else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
         )
         self._shared_disk = shared_disk
 
@@ -240,20 +240,20 @@ def run_stats(request: StatisticsRequest, options: EngineOptions, *, report: str
     engine, shared_disk = engines.choose_engine(options), options.shared_disk
     if not engine.waits:
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
-    _check_place(engine, report, shared_disk=shared_disk, what="the statistics")
+    _check_place(engine, report, shared_disk=shared_disk, content="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
     statistics_json = _run_report(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
     return Statistics.from_json(statistics_json, request.directory)
 
 
-def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:
+def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, content: str) -> None:
     """Checks that there is a place for a report that the workers and this machine see.
 
     Args:
         engine: the engine that runs the pipeline.
         report: path of the report file; None for a temporary one.
         shared_disk: whether the workers of a remote runner see this machine's paths.
-        what: what the workers write, for errors, such as 'the statistics'.
+        content: what the workers write, for errors, such as 'the statistics'.
 
     Raises:
         ValueError: there is none, or no file can be written there.
@@ -264,7 +264,9 @@ def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: boo
         except StorageError as error:
             raise ValueError(f"report is {report!r}, where no file can be written: {error}") from error
     if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
-        raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
+        raise ValueError(
+            f"workers of {engine.name} leave {content} in a file: give one that they and you see, --report"
+        )
 
 
 def _run_report(
@@ -291,7 +293,7 @@ def _run_report(
     """
     with tempfile.TemporaryDirectory(prefix="beam_datasets_report_") as scratch:
         report_path = report or os.path.join(scratch, "report.json")
-        path = storage.with_options_if_remote(report_path, None, beside=directory)
+        path = storage.with_options_if_remote(report_path, None, other_path=directory)
         engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
         with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
             _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)

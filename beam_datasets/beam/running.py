@@ -144,10 +144,10 @@ def run_publishing(
         report = progress if engine.local else None
         watching = watch(publication.staging_dir, publication.spill_dir, report, num_units)
         with engines.module_sent_along(None if engine.local else sent_along):
-            ended = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
+            outcome = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
         if engine.waits:
             check_visible(publication)
-        return ended
+        return outcome
 
 
 def name_job(options: PipelineOptions, publication: Publication) -> None:
@@ -193,27 +193,27 @@ def _ended_by(check: Callable[[], None]) -> Iterator[None]:
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    lost: list[StorageError] = []
+    storage_errors: list[StorageError] = []
     main_thread = threading.get_ident()
 
     def interrupt() -> None:
         """Interrupts the main thread the first time that the check fails."""
-        if lost:
+        if storage_errors:
             return
         try:
             check()
         except StorageError as error:
-            lost.append(error)
+            storage_errors.append(error)
             signal.pthread_kill(main_thread, signal.SIGINT)  # also wakes it while it waits
 
     try:
         with call_every(local_runner.CHECK_SECONDS, interrupt):
             yield
     except BaseException:  # of `interrupt`, or of what missed the directories
-        if not lost:
+        if not storage_errors:
             raise
-    if lost:
-        raise lost[0] from None
+    if storage_errors:
+        raise storage_errors[0] from None
 
 
 @contextlib.contextmanager
@@ -288,8 +288,8 @@ class _Job:
             deadline = time.monotonic() + CANCEL_SECONDS
             while (state := self.state()) not in _ENDED:
                 if time.monotonic() > deadline:
-                    failed = f" (cancelling failed: {'; '.join(problems)})" if problems else ""
-                    raise self.unknown(f"it was asked to cancel, and is still in state {state}{failed}")
+                    problem_note = f" (cancelling failed: {'; '.join(problems)})" if problems else ""
+                    raise self.unknown(f"it was asked to cancel, and is still in state {state}{problem_note}")
                 time.sleep(1)
         except KeyboardInterrupt:
             raise self.unknown("it was cancelled, and its end was not waited for") from None

@@ -103,9 +103,9 @@ class LogSender(logging.Handler):
             entries = [self._entries.get()]
             while len(entries) < MAX_ENTRIES and not self._entries.empty():
                 entries.append(self._entries.get())
-            dropped, self._num_dropped = self._num_dropped, 0
-            if dropped:
-                text = f"{self._prefix}{dropped:,} entries were dropped, because more was logged than could be sent"
+            num_dropped, self._num_dropped = self._num_dropped, 0
+            if num_dropped:
+                text = f"{self._prefix}{num_dropped:,} entries were dropped, because more was logged than could be sent"
                 warning = beam_fn_api_pb2.LogEntry(severity=beam_fn_api_pb2.LogEntry.Severity.WARN, message=text)
                 warning.timestamp.GetCurrentTime()
                 entries.append(warning)

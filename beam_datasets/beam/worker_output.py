@@ -137,9 +137,9 @@ class OutputReader:
             self._write_log(line + b"\n")
             if not is_shown:
                 continue
-            now = time.monotonic()
-            self._allowance += (now - self._allowed_at) * SHOWN_PER_SECOND
-            self._allowance, self._allowed_at = min(self._allowance, float(SHOWN_AT_ONCE)), now
+            current_time = time.monotonic()
+            self._allowance += (current_time - self._allowed_at) * SHOWN_PER_SECOND
+            self._allowance, self._allowed_at = min(self._allowance, float(SHOWN_AT_ONCE)), current_time
             self._num_author_lines += 1
             if self._allowance < 1:
                 self._num_hidden += 1
@@ -177,8 +177,8 @@ class WorkerStream(io.TextIOBase):
         kept: file descriptor for lines of Beam.
     """
 
-    def __init__(self, prefix: str, shown: int, kept: int) -> None:
-        self._prefix, self._shown, self._kept = prefix, shown, kept
+    def __init__(self, prefix: str, display_descriptor: int, log_descriptor: int) -> None:
+        self._prefix, self._shown, self._kept = prefix, display_descriptor, log_descriptor
         self._lock = threading.Lock()
         self._unfinished = ""
 
@@ -237,19 +237,23 @@ class _LineHandler(logging.Handler):
             self._stream.write_lines([f"{record.pathname}:{record.lineno}: {error}"], by_beam=False)
 
 
-def redirect(name: str, shown: int, kept: int) -> WorkerStream:
+def redirect(name: str, display_descriptor: int, log_descriptor: int) -> WorkerStream:
     """Redirects what this process prints, logs and warns to the pipes of its launcher, and returns the stream.
 
     Handlers of the root logger that write to a terminal are replaced; others stay.
 
     Args:
         name: name of the process, with which each line begins; '' for the runner process, whose lines are Beam's.
-        shown: file descriptor whose lines are shown; see `OutputReader`.
-        kept: file descriptor whose lines are only logged.
+        display_descriptor: file descriptor whose lines are shown; see `OutputReader`.
+        log_descriptor: file descriptor whose lines are only logged.
     """
     for descriptor in (1, 2):  # for output that does not pass through Python's streams
-        os.dup2(shown if name else kept, descriptor)
-    stream = WorkerStream(f"{name}: ", shown, kept) if name else WorkerStream("", kept, kept)
+        os.dup2(display_descriptor if name else log_descriptor, descriptor)
+    stream = (
+        WorkerStream(f"{name}: ", display_descriptor, log_descriptor)
+        if name
+        else WorkerStream("", log_descriptor, log_descriptor)
+    )
     terminals = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     sys.stdout = sys.stderr = stream
     root = logging.getLogger()

@@ -181,15 +181,15 @@ def work(
     harness.run()
 
 
-def _end_without_data(failed: threading.ExceptHookArgs) -> None:
+def _end_without_data(exception: threading.ExceptHookArgs) -> None:
     """Ends the worker if its data connection breaks, so that the runner does not wait for it for ever."""
     if isinstance(sys.stderr, WorkerStream):
-        lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
-        files = [frame.filename for frame in traceback.extract_tb(failed.exc_traceback)]
+        lines = traceback.format_exception(exception.exc_type, exception.exc_value, exception.exc_traceback)
+        files = [frame.filename for frame in traceback.extract_tb(exception.exc_traceback)]
         sys.stderr.write_lines("".join(lines).splitlines(), by_beam=not any(map(is_authors, files)))
     else:
-        threading.__excepthook__(failed)
-    if failed.thread is not None and failed.thread.name in DATA_THREADS:
+        threading.__excepthook__(exception)
+    if exception.thread is not None and exception.thread.name in DATA_THREADS:
         os._exit(1)
 
 

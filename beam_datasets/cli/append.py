@@ -87,14 +87,14 @@ def run(args: Sequence[str]) -> int:
     parsed = parser.parse_args(args)
     if not (parsed.new or parsed.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
-    started = time.monotonic()
+    start_time = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
         options = AppendOptions(**given(parsed, AppendOptions) | {"delete": keys})
         builders = {text: _with_config_of(parsed.dataset, options, request) for text, request in builders.items()}
         new = [_create_builder(builders[text], parsed) if text in builders else text for text in texts]
-        taken = {name: getattr(parsed, name) for name in ("take_changed", "compare_checksums")}
-        with build_sources(parsed.dataset, new, options, **taken) as (parent, sources, notes):
+        comparison = {name: getattr(parsed, name) for name in ("take_changed", "compare_checksums")}
+        with build_sources(parsed.dataset, new, options, **comparison) as (parent, sources, notes):
             for note in notes:
                 say(note)
             plan = plan_append(parent, sources, options)
@@ -106,8 +106,10 @@ def run(args: Sequence[str]) -> int:
                 return 0
             with publishing_in(plan.dataset_dir), bytes_bar("Append") as show:
                 total = plan.num_bytes
-                directory = run_append(plan, None if show is None else lambda done: show(done.bytes_written, total))
-    say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+                directory = run_append(
+                    plan, None if show is None else lambda progress: show(progress.bytes_written, total)
+                )
+    say(f"Published in {directory} after {time.monotonic() - start_time:.1f} s")
     return 0
 
 
@@ -190,6 +192,6 @@ def _to_come(plan: AppendPlan) -> str:
         lines.append(f"moved to another split: {', '.join(moves)}")
     for is_published, words in _KEYS.items():
         if keys := [key for key, status in plan.deletions if status is is_published]:
-            more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
-            lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")
+            ellipsis = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
+            lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{ellipsis}")
     return "\n".join(lines)

@@ -112,13 +112,13 @@ def run(args: Sequence[str]) -> int:
         fails = builder.is_prepared() and not parsed.overwrite
         if not fails:
             _check_run(builder, parsed, beam_options)
-        done = " The version is published already; building it again fails." if fails else ""
+        published_note = " The version is published already; building it again fails." if fails else ""
         read = "A sample of the source was read and encoded; nothing was built."
-        say(f"{builder.info.features!r}\n{_plan_of(builder, parsed)}\n{read}{done}")
+        say(f"{builder.info.features!r}\n{_plan_of(builder, parsed)}\n{read}{published_note}")
         return 0
     if parsed.overwrite and builder.is_prepared():
         _confirm_overwrite(builder, parsed)
-    started = time.monotonic()
+    start_time = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
             with as_usage_errors("build"), progress_bars() as bar:
@@ -128,7 +128,7 @@ def run(args: Sequence[str]) -> int:
                 raise
             say(str(error))
             return 0
-        _say_published(builder, directory, time.monotonic() - started)
+        _say_published(builder, directory, time.monotonic() - start_time)
     return 0
 
 
@@ -182,10 +182,10 @@ def _confirm_overwrite(builder: DatasetBuilder, parsed: argparse.Namespace) -> N
     """
     if parsed.yes:
         return
-    what = f"the published version {builder.info.display_name} in {builder.dataset_dir}"
+    subject = f"the published version {builder.info.display_name} in {builder.dataset_dir}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"--overwrite: expected --yes to replace {what}, because there is no terminal to ask on")
-    question = f"Replace {what}? Its readers, saved states and lineage will not fit any more. [y/N] "
+        raise UsageError(f"--overwrite: expected --yes to replace {subject}, because there is no terminal to ask on")
+    question = f"Replace {subject}? Its readers, saved states and lineage will not fit any more. [y/N] "
     print(question, end="", file=sys.stderr)
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -293,10 +293,10 @@ def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> Datase
         UsageError: two configs are given, or the builder rejects an argument.
     """
     kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(parsed, request.builder)}
-    named = {"config": request.config or parsed.config, "version": request.version}
+    name_parts = {"config": request.config or parsed.config, "version": request.version}
     if request.config and parsed.config:
         raise UsageError(f"--config {parsed.config}: {parsed.dataset} names the config {request.config!r} already")
-    kwargs |= {name: value for name, value in named.items() if value is not None}
+    kwargs |= {name: value for name, value in name_parts.items() if value is not None}
     with as_usage_errors(request.builder.__name__):
         builder = request.builder(data_dir=catalog.root_dir(parsed.data_dir, parsed.storage_options), **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there
@@ -332,10 +332,10 @@ def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
     from beam_datasets.beam.generate import units_of
 
     with tempfile.TemporaryDirectory() as folder:  # where no published version says what the features are
-        planned = builder.elsewhere(folder)
-        planned.use_downloads(builder.download_settings(**given(parsed, builder.download_settings)))
-        sources = planned.split_generators(unused_pipeline())
-        return _plan_of_sources(planned, sources, parsed, units_of(planned, sources))
+        trial_builder = builder.elsewhere(folder)
+        trial_builder.use_downloads(builder.download_settings(**given(parsed, builder.download_settings)))
+        sources = trial_builder.split_generators(unused_pipeline())
+        return _plan_of_sources(trial_builder, sources, parsed, units_of(trial_builder, sources))
 
 
 def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Namespace, units: Any) -> str:
@@ -391,5 +391,7 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
             say(text)
     dataset_counters = {name: value for name, value in counters.items() if not name.startswith("files/")}
     for name, value in sorted(dataset_counters.items(), key=lambda item: isinstance(item[1], frozenset)):
-        shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
-        say(f"{name}: {shown}")
+        value_text = (
+            f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
+        )
+        say(f"{name}: {value_text}")

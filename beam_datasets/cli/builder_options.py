@@ -86,10 +86,10 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
         flags = _flags(option)
         if [kind.text for kind in kinds] in (["true or false"], ["true or false", "None"]):
             settings, flags = {"action": _Flag, "nargs": "?", "metavar": "true|false"}, [*flags, f"--no_{option.name}"]
-        taken = {*OF_EVERY_COMMAND, *parser._option_string_actions}
-        taken |= {f"--{other.name}" for other in options if other is not option}
+        used_flags = {*OF_EVERY_COMMAND, *parser._option_string_actions}
+        used_flags |= {f"--{other.name}" for other in options if other is not option}
         prefixed_flags = {f"--{option.name}": f"--{_dest(option.name)}"}
-        flags = [prefixed_flags.get(flag, "") if flag in taken else flag for flag in flags]
+        flags = [prefixed_flags.get(flag, "") if flag in used_flags else flag for flag in flags]
         settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
         group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option.name), **settings)
 
@@ -152,8 +152,8 @@ def _constructor_options(builder: type[DatasetBuilder]) -> list[inspect.Paramete
         function = inspect.unwrap(vars(kind)["__init__"])
         parameters = inspect.signature(function).parameters.values()
         for parameter in parameters:
-            named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-            if named and parameter.name not in (*_NOT_OPTIONS, *options):
+            is_named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            if is_named and parameter.name not in (*_NOT_OPTIONS, *options):
                 hint = _hint(parameter, getattr(function, "__globals__", {}))
                 options[parameter.name] = parameter.replace(annotation=hint)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -183,8 +183,8 @@ def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
         except NameError:  # imported for type checkers alone
             hints = typing.get_type_hints(holder, _names_for_typing(names.get("__name__", "")))
     except Exception as error:  # an annotation may be any expression
-        why = f"{parameter.annotation}, which cannot be resolved ({type(error).__name__}: {error})"
-        return _Kind(f"a value of {why}", _refuse_text)
+        description = f"{parameter.annotation}, which cannot be resolved ({type(error).__name__}: {error})"
+        return _Kind(f"a value of {description}", _refuse_text)
     return hints[parameter.name]
 
 
@@ -369,7 +369,7 @@ def _dataclass(kind: Any, default: Any, texts: Sequence[str]) -> Any:
         texts: NAME=VALUE, one per field.
     """
     names, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
-    values = {name: _once(name, _hint(parameters[name], names), given) for name, given in _pairs(texts)}
+    values = {name: _once(name, _hint(parameters[name], names), field_texts) for name, field_texts in _pairs(texts)}
     return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
 
 

@@ -29,7 +29,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     except ImportError:
         return
     directories, sources = DirectoriesCompleter(), FilesCompleter(("py",))
-    datasets = lambda prefix, **given: [*_datasets(prefix, **given), *directories(prefix)]  # noqa: E731
+    datasets = lambda prefix, **arguments: [*_datasets(prefix, **arguments), *directories(prefix)]  # noqa: E731
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
     completers["DATASET"] = _datasets
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
@@ -42,7 +42,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
         command = subparsers.add_parser(name)
         if name in words[1:2]:
             command_of(name, file).add_to(command, completers)
-    argcomplete.autocomplete(parser, validator=lambda found, prefix: found.startswith(prefix))
+    argcomplete.autocomplete(parser, validator=lambda candidate, prefix: candidate.startswith(prefix))
 
 
 def command_of(name: str, file: str) -> Command:
@@ -81,8 +81,8 @@ def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
         prefix: the typed text.
         parsed_args: the Namespace of the options before the cursor, which name a dataset.
     """
-    before = re.sub("[^=+]*$", "", prefix)
-    return [before + split for info in _infos(parsed_args) for split in info.splits]
+    prefix_of_split = re.sub("[^=+]*$", "", prefix)
+    return [prefix_of_split + split for info in _infos(parsed_args) for split in info.splits]
 
 
 def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:

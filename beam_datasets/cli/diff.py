@@ -94,11 +94,11 @@ def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConne
         yield from _notes(split)
     for split in difference.splits.values():
         for kind in KINDS:
-            shown = [example for example in split.examples if example.kind == kind]
-            if shown:
+            examples = [example for example in split.examples if example.kind == kind]
+            if examples:
                 count = getattr(split, kind)
-                yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
-                yield from (line for example in shown for line in _example_lines(example, old, new))
+                yield f"\n{split.name}, {kind}" + (f" ({len(examples)} of {count:,})" if len(examples) < count else "")
+                yield from (line for example in examples for line in _example_lines(example, old, new))
     yield ""
     yield from (f"{reason.needs}  {reason.text}" for reason in difference.verdict.reasons)
     yield str(difference.verdict)
@@ -125,9 +125,12 @@ def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureCo
     """Yields the indices of a changed example, and its old and new values; a moved example's values once."""
     numbers = [index for index in (example.old_index, example.new_index) if index is not None]
     yield "  example " + " -> ".join(f"{number:,}" for number in dict.fromkeys(numbers))
-    moved = example.kind == "moved"
+    is_moved = example.kind == "moved"
     for path in {**example.old, **example.new}:
-        for sign, values, tree in (("-", {} if moved else example.old, old), (" " if moved else "+", example.new, new)):
+        for sign, values, tree in (
+            ("-", {} if is_moved else example.old, old),
+            (" " if is_moved else "+", example.new, new),
+        ):
             if path in values:
                 text = value_text(values[path], feature_at(tree, path), line_width() - len(path) - 8)
                 yield f"    {sign} {path}: {text}"

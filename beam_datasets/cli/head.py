@@ -73,9 +73,9 @@ def run_head(args: Sequence[str]) -> int:
         storage.make_dirs(parsed.images)
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
     records, undecoded = dataset.raw(), 0
-    shown = _example_formatter(dataset, line_width() - 2)
+    format_example = _example_formatter(dataset, line_width() - 2)
     for i in range(min(parsed.count, len(dataset))):
-        lines, problem = shown(i)
+        lines, problem = format_example(i)
         undecoded += bool(problem)
         say(f"\nexample {i}")
         say("\n".join(f"  {line}" for line in lines))
@@ -96,13 +96,13 @@ def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[li
         width: the greatest number of columns of a line.
     """
     features, records = dataset.features, dataset.raw()
-    whole = dataset.map(lambda example: list(feature_lines(example, features, width)))
+    lines_dataset = dataset.map(lambda example: list(feature_lines(example, features, width)))
     decode = tolerant_decoder(features)
 
     def lines(index: int) -> tuple[list[str], str]:
         """Returns (lines of text of an example, problem of its undecoded values, or "" if there are none)."""
         try:
-            return whole[index], ""
+            return lines_dataset[index], ""
         except UNDECODED as error:
             decoded_lines = list(feature_lines(decode(records[index]), features, width))
             return [*decoded_lines, f"({printable(str(error))})"], str(error)
@@ -171,7 +171,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
         directory: directory of the written files.
         name: prefix of the files' names.
     """
-    written = []
+    paths = []
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):
         if isinstance(leaf, _PICTURES):
@@ -181,8 +181,8 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
                 data = _image_to_file(data, leaf)
                 target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{ending_of(data)}")
                 storage.write_bytes(target, data)
-                written.append(target)
-    return written
+                paths.append(target)
+    return paths
 
 
 def _image_to_file(data: bytes, feature: FeatureConnector) -> bytes:
@@ -312,8 +312,8 @@ def _format_reads(
         ]
         for read in reads[:MAX_LINES]
     ]
-    left_out = [f"... and {len(reads) - MAX_LINES:,} lines more; --json has all"] if len(reads) > MAX_LINES else []
-    return "\n".join([head, *pictures, table(["shard", "records", "selected", "of", "bytes"], rows), *left_out])
+    ellipsis = [f"... and {len(reads) - MAX_LINES:,} lines more; --json has all"] if len(reads) > MAX_LINES else []
+    return "\n".join([head, *pictures, table(["shard", "records", "selected", "of", "bytes"], rows), *ellipsis])
 
 
 def bar(start: int, stop: int, ranges: Sequence[tuple[int, int]], width: int) -> str:

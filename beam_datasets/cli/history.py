@@ -69,14 +69,14 @@ def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
     parsed = PRUNE.parse(args)
     with as_usage_errors():
-        planned = plan_prune(parsed.dataset, **given(parsed, plan_prune))
+        versions = plan_prune(parsed.dataset, **given(parsed, plan_prune))
     sizes = {}
-    for version in planned:
+    for version in versions:
         with contextlib.suppress(FileNotFoundError):  # another process has removed it meanwhile
             sizes[version] = storage.usage(version.directory).num_bytes
     judged = list(sizes)
     rows = [[version.name, size_text(sizes[version]), version.kept or "to be removed"] for version in judged]
-    say(table(["version", "files", ""], rows, left=(0, 2)))
+    say(table(["version", "files", ""], rows, left_aligned=(0, 2)))
     old = [version for version in judged if not version.kept]
     if parsed.yes:
         removed = {}
@@ -85,14 +85,14 @@ def run_prune(args: Sequence[str]) -> int:
                 num_bytes = storage.freed([version.directory])  # of shared shards, those without another name by now
                 if remove_version(version):
                     removed[version] = num_bytes
-        done = f"{plural(len(removed), 'version')}, {size_text(sum(removed.values()))}, removed"
+        summary = f"{plural(len(removed), 'version')}, {size_text(sum(removed.values()))}, removed"
         if refused := [version.name for version in old if version not in removed]:
-            why = "each was tagged or published again, or another process removed it"
-            done = f"{f'{done}; ' if removed else ''}not removed: {', '.join(refused)} ({why})"
+            reason = "each was tagged or published again, or another process removed it"
+            summary = f"{f'{summary}; ' if removed else ''}not removed: {', '.join(refused)} ({reason})"
     else:
         freed = storage.freed(version.directory for version in old)
-        done = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"
-    say(done if old else "nothing to remove")
+        summary = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"
+    say(summary if old else "nothing to remove")
     return 0
 
 
@@ -154,13 +154,13 @@ def run_gc(args: Sequence[str]) -> int:
     if not 0 <= parsed.older_than < float("inf"):
         raise UsageError(f"--older_than is {parsed.older_than}; expected hours, 0 or more")
     root = storage.with_options(parsed.data_dir, parsed.storage_options)
-    older_than, now = parsed.older_than * _HOUR, time.time()
+    older_than, current_time = parsed.older_than * _HOUR, time.time()
     leftovers = find_leftovers(root, older_than=older_than)
     if not leftovers:
         say(f"nothing is left over in {root}")
         return 0
-    rows = [_leftover_row(leftover, root, now) for leftover in leftovers]
-    say(table(["left over", "size", "changed", ""], rows, left=(0, 3)))
+    rows = [_leftover_row(leftover, root, current_time) for leftover in leftovers]
+    say(table(["left over", "size", "changed", ""], rows, left_aligned=(0, 3)))
     if parsed.abandon:
         return _give_up(parsed.abandon, leftovers, root)
     abandoned = [leftover for leftover in leftovers if leftover.abandoned]
@@ -171,11 +171,11 @@ def run_gc(args: Sequence[str]) -> int:
     return 0
 
 
-def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
+def _leftover_row(leftover: Leftover, root: str, current_time: float) -> list[str]:
     """Returns the cells of a leftover in the table: path below the root, size, age, "abandoned: ..." or "kept: ..."."""
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
-    return [path, size_text(leftover.num_bytes), _format_age(now - leftover.modified), state]
+    return [path, size_text(leftover.num_bytes), _format_age(current_time - leftover.modified), state]
 
 
 def _format_age(seconds: float) -> str:
@@ -202,9 +202,9 @@ def _give_up(job: str, leftovers: Sequence[Leftover], root: str) -> int:
     """
     runs = [leftover for leftover in leftovers if leftover.kind == "run" and leftover.job == job]
     if not runs:
-        known = ", ".join(str(leftover.job) for leftover in leftovers if leftover.kind == "run")
+        known_jobs = ", ".join(str(leftover.job) for leftover in leftovers if leftover.kind == "run")
         raise UsageError(
-            f"--abandon: expected the id of a run that has reserved a version, got {job}; {known or 'none'}"
+            f"--abandon: expected the id of a run that has reserved a version, got {job}; {known_jobs or 'none'}"
         )
     for leftover in runs:
         say(f"run {job} is {give_up(leftover, root)}")
@@ -222,13 +222,13 @@ def _remove(abandoned: Sequence[Leftover], root: str, older_than: float) -> int:
     Returns:
         The exit code: `FAILED` if one could not be removed, otherwise 0.
     """
-    removed, failed = [], 0
+    removed, num_failed = [], 0
     for leftover in abandoned:
         try:
             if remove_leftover(leftover, root, older_than=older_than):
                 removed.append(leftover)
         except StorageError as error:
-            failed += 1
+            num_failed += 1
             say(f"not removed: {error}", file=sys.stderr)
     say(f"{len(removed)} removed, {size_text(sum(leftover.num_bytes for leftover in removed))}")
-    return FAILED if failed else 0
+    return FAILED if num_failed else 0

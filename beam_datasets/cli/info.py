@@ -101,7 +101,7 @@ def run_list(args: Sequence[str]) -> int:
                 ]
                 for row, each in zip(rows, versions)
             ]
-        say(table(header, rows, left=(0, 5, 6, 7), short=(7,) if parsed.versions else ()))
+        say(table(header, rows, left_aligned=(0, 5, 6, 7), short=(7,) if parsed.versions else ()))
     return 0
 
 
@@ -119,19 +119,19 @@ def _read_history(directory: str) -> dict[str, Any]:
     Args:
         directory: the directory of the version.
     """
-    known: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
+    facts: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
     with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):
-        known["file_bytes"] = storage.usage(directory).num_bytes
+        facts["file_bytes"] = storage.usage(directory).num_bytes
         tags = tags_in(storage.dirname(directory))
-        known["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
+        facts["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
         lineage = builder_from_directory(directory).lineage
         if lineage is not None:
-            known["contents"] = list(lineage_facts(lineage))
+            facts["contents"] = list(lineage_facts(lineage))
             if lineage.appended is None:
-                known["contents"].append(f"of {' and '.join(each.full_name for each in lineage.datasets)}")
+                facts["contents"].append(f"of {' and '.join(each.full_name for each in lineage.datasets)}")
         run = json.loads(storage.read_bytes(storage.join(directory, RUN_FILE)))
-        known["published"] = utc(run["started"] + run["seconds"])
-    return known
+        facts["published"] = utc(run["started"] + run["seconds"])
+    return facts
 
 
 def _totals_row(listed: dict[str, Any]) -> list[Any]:
@@ -215,5 +215,5 @@ def totals(listed: dict[str, Any]) -> dict[str, Any]:
     {'examples': 6, 'shards': 2, 'bytes': 18, 'size': '18 B'}
     """
     splits = listed.get("splits", {}).values()
-    sums = {what: sum(split[what] for split in splits) for what in ("examples", "shards", "bytes")}
+    sums = {quantity: sum(split[quantity] for split in splits) for quantity in ("examples", "shards", "bytes")}
     return sums | {"size": size_text(sums["bytes"])}

@@ -92,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed why
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt as pressed:
-        said = f"interrupted; {str(pressed) or 'nothing was published'}"
-        say("\n".join([said, *getattr(pressed, "__notes__", [])]), file=sys.stderr)
+        message = f"interrupted; {str(pressed) or 'nothing was published'}"
+        say("\n".join([message, *getattr(pressed, "__notes__", [])]), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
@@ -119,17 +119,17 @@ def _print_traceback(kind: type[BaseException], error: BaseException, frames: Tr
 @contextlib.contextmanager
 def _silence_lost_connections() -> Iterator[None]:
     """Keeps threads of Beam from printing a traceback if they lose a job server or Dataflow: the command reports it."""
-    before = threading.excepthook
+    original_hook = threading.excepthook
 
     def report(failure: threading.ExceptHookArgs) -> None:
         if not _is_lost_connection(failure):
-            before(failure)
+            original_hook(failure)
 
     threading.excepthook = report
     try:
         yield
     finally:
-        threading.excepthook = before
+        threading.excepthook = original_hook
 
 
 def _is_lost_connection(failure: threading.ExceptHookArgs) -> bool:
@@ -150,13 +150,13 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     parser.add_argument("--imports", action="extend", type=comma_separated, default=[])
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--quiet", action="store_true")
-    parsed, rest = parser.parse_known_args(args[:end])
+    parsed, other_arguments = parser.parse_known_args(args[:end])
     progress.is_shown = not parsed.quiet
     if parsed.quiet:
         from beam_datasets import downloads
 
         downloads.show_progress = False
-    return [*rest, *args[end:]], parsed.imports, parsed.debug
+    return [*other_arguments, *args[end:]], parsed.imports, parsed.debug
 
 
 def _foreign_frame(error: Exception) -> str:
@@ -194,13 +194,13 @@ def _run_command(args: list[str]) -> int:
         return USAGE
     if args[0] == "help":  # as git and pip take it
         args = [*args[1:2], "--help"]
-    chosen = parser.parse_args(args)
-    if chosen.command not in COMMANDS:
+    parsed = parser.parse_args(args)
+    if parsed.command not in COMMANDS:
         from beam_datasets.advice import instead_of_command
 
-        near = did_you_mean(chosen.command, COMMANDS).strip()
-        hint = instead_of_command(chosen.command, with_underscores(chosen.arguments)) or near
-        raise UsageError(f"unknown command {chosen.command!r}; expected {', '.join(COMMANDS)}. {hint}".strip())
-    module, function = COMMANDS[chosen.command]
-    code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(chosen.arguments)
+        near = did_you_mean(parsed.command, COMMANDS).strip()
+        hint = instead_of_command(parsed.command, with_underscores(parsed.arguments)) or near
+        raise UsageError(f"unknown command {parsed.command!r}; expected {', '.join(COMMANDS)}. {hint}".strip())
+    module, function = COMMANDS[parsed.command]
+    code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(parsed.arguments)
     return code

@@ -75,11 +75,15 @@ def run_materialize(args: Sequence[str]) -> int:
             say(_format_chosen(job, job.count_chosen()))
         say("Nothing was run (--dry_run).")
         return 0
-    started = time.monotonic()
+    start_time = time.monotonic()
     with publishing_in(job.info.data_dir):
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
-            progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
+            progress = (
+                None
+                if show is None
+                else lambda progress_now: show(progress_now.bytes_encoded + progress_now.bytes_written, total)
+            )
             directory = run_job(job, engine_options(parsed, beam_options), progress)
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
@@ -88,7 +92,7 @@ def run_materialize(args: Sequence[str]) -> int:
         say(splits_table(splits))
         if parsed.where is not None:
             say(_format_chosen(job, {name: split.num_examples for name, split in splits.items()}))
-        say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+        say(f"Published in {directory} after {time.monotonic() - start_time:.1f} s")
     return 0
 
 
@@ -209,11 +213,11 @@ def run_export(args: Sequence[str]) -> int:
     if parsed.dry_run:
         say("Nothing was run (--dry_run).")
         return 0
-    started = time.monotonic()
+    start_time = time.monotonic()
     with as_usage_errors("export"), bytes_bar("Export") as show:
-        progress = None if show is None else lambda done: show(done, None)
+        progress = None if show is None else lambda num_bytes: show(num_bytes, None)
         directory = run_export(plan, engine_options(parsed, beam_options), progress)
-    say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
+    say(f"Exported to {directory} after {time.monotonic() - start_time:.1f} s")
     return 0
 
 

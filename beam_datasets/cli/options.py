@@ -127,13 +127,13 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: the arguments do not fit the options, or a directory is ''.
         """
-        parsed, rest = super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         for name in _DIRECTORIES:
             if getattr(parsed, name, None) == "":
                 self.error(f"--{name} is empty; is a variable unset?")
         if "num_shards" in parsed:
             parsed.num_shards = num_shards(parsed.num_shards)
-        return parsed, rest
+        return parsed, unknown
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Returns the Namespace of the options.
@@ -141,20 +141,20 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an argument is unknown, or does not fit its option.
         """
-        parsed, rest = self.parse_known_args(args, namespace)
-        if rest:
-            near = near_option(rest, self) or self._option_of(rest[0])
-            self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            near = near_option(unknown, self) or self._option_of(unknown[0])
+            self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
         return parsed
 
     def _option_of(self, text: str) -> str:
         """Returns ` Did you mean '--data_dir x'?`, or another option that may be meant by an argument x without one."""
-        known = self._option_string_actions
-        if "--from" in known and re.search(r"\.\w+$", text):
+        options = self._option_string_actions
+        if "--from" in options and re.search(r"\.\w+$", text):
             return f" Files are given by --from FORMAT --pattern {shlex.quote(text)}, where FORMAT is csv, jsonl, ..."
         is_path = "/" in text or text.startswith(".") or os.path.exists(text)
-        option = "--split" if "--split" in known and not is_path else "--data_dir"
-        return f" Did you mean '{option} {shlex.quote(text)}'?" if option in known and text[:1] != "-" else ""
+        option = "--split" if "--split" in options and not is_path else "--data_dir"
+        return f" Did you mean '{option} {shlex.quote(text)}'?" if option in options and text[:1] != "-" else ""
 
     def error(self, message: str) -> Any:
         """Raises a UsageError with the message and the usage; argparse calls it for invalid arguments."""
@@ -189,9 +189,9 @@ def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tup
         UsageError: an option is invalid, or neither the parser nor Beam has it.
     """
     command_args, unchecked = until_dashes(args)
-    parsed, rest = parser.parse_known_args(command_args)
-    check_beam_options(rest, parser)
-    return parsed, [*rest, *unchecked]
+    parsed, beam_args = parser.parse_known_args(command_args)
+    check_beam_options(beam_args, parser)
+    return parsed, [*beam_args, *unchecked]
 
 
 def size_in_bytes(text: str) -> int:
@@ -330,14 +330,14 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
 
 
 @contextlib.contextmanager
-def as_usage_errors(what: str = "") -> Iterator[None]:
-    """Turns a TypeError or ValueError about an argument into a UsageError that starts with `what`."""
+def as_usage_errors(prefix: str = "") -> Iterator[None]:
+    """Turns a TypeError or ValueError about an argument into a UsageError that starts with `prefix`."""
     try:
         yield
     except BeamDatasetsError:
         raise
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{what}: {error}" if what else str(error)) from error
+        raise UsageError(f"{prefix}: {error}" if prefix else str(error)) from error
 
 
 def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) -> None:
@@ -363,13 +363,15 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
-        again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
+        repetition_note = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         hint = ""
         if "--pattern" in parser._option_string_actions:
             hint = f" Files are given by --pattern {first}."
         elif "--source" in parser._option_string_actions:
             hint = f" Several datasets are joined by --split, as in --split 'train=train+{first}:train'."
-        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.{hint}")
+        raise UsageError(
+            f"what is {first!r}? An option begins with --{repetition_note}; see {parser.prog} --help.{hint}"
+        )
     if first.partition("=")[0] == "--resume":
         raise UsageError(
             f"--resume: expected build, got {parser.prog}. Only build continues a failed run: "
@@ -394,11 +396,11 @@ def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:
     option, equals, value = args[0].partition("=")
     following = args[1] if len(args) > 1 and not args[1].startswith("-") else None
     command = (parsers[0].prog or "").partition(" ")[2]
-    known = [name for parser in parsers for name in parser._option_string_actions]
-    here = {*parsers[0]._option_string_actions, *OF_EVERY_COMMAND}
-    if foreign := instead_of_option(command, option, value if equals else following, here):
+    option_names = [name for parser in parsers for name in parser._option_string_actions]
+    available = {*parsers[0]._option_string_actions, *OF_EVERY_COMMAND}
+    if foreign := instead_of_option(command, option, value if equals else following, available):
         return f" {foreign}"
-    return did_you_mean(option, known, cutoff=0.7)  # all begin with --
+    return did_you_mean(option, option_names, cutoff=0.7)  # all begin with --
 
 
 def _beam_parser() -> argparse.ArgumentParser:

@@ -36,13 +36,13 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(printable(without_passwords(text)), file=file)
 
 
-def plural(number: int, what: str) -> str:
+def plural(number: int, noun: str) -> str:
     """Returns a number of things.
 
     >>> plural(1, "shard"), plural(1000, "shard")
     ('1 shard', '1,000 shards')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def line_width() -> int:
@@ -69,11 +69,11 @@ def folded(text: str, width: int) -> list[str]:
 def table(
     header: Sequence[str],
     rows: Sequence[Sequence[Any]],
-    left: Sequence[int] = (0,),
+    left_aligned: Sequence[int] = (0,),
     short: Sequence[int] = (),
     fold: Sequence[int] = (),
 ) -> str:
-    """Returns columns of text, those of `left` aligned left, the others right.
+    """Returns columns of text, those of `left_aligned` aligned left, the others right.
 
     If lines were wider than the terminal, columns of `fold` have several lines a row, and those of `short` are cut, to
     12 characters at least.
@@ -81,7 +81,7 @@ def table(
     Args:
         header: names of the columns.
         rows: the cells of each row. An int is printed with separators of thousands.
-        left: indices of the columns that are aligned left; the others are aligned right.
+        left_aligned: indices of the columns that are aligned left; the others are aligned right.
         short: indices of the columns that may be cut.
         fold: indices of the columns that may be folded.
 
@@ -100,9 +100,11 @@ def table(
         [folded(cell, width) if i in fold else [cut(cell, width)] for i, (cell, width) in enumerate(zip(row, widths))]
         for row in cells
     ]
-    for shown in (line for row in parts for line in zip_longest(*row, fillvalue="")):
-        gaps = [" " * (width - text_width(cell)) for cell, width in zip(shown, widths)]
-        lines.append("  ".join(c + gap if i in left else gap + c for i, (c, gap) in enumerate(zip(shown, gaps))))
+    for lines_of_cells in (line for row in parts for line in zip_longest(*row, fillvalue="")):
+        gaps = [" " * (width - text_width(cell)) for cell, width in zip(lines_of_cells, widths)]
+        lines.append(
+            "  ".join(c + gap if i in left_aligned else gap + c for i, (c, gap) in enumerate(zip(lines_of_cells, gaps)))
+        )
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -125,11 +127,11 @@ def _terminal_width() -> int | None:
         return None
 
 
-def _bar(what: str, unit: str, total: int | None = None) -> Any:
+def _bar(description: str, unit: str, total: int | None = None) -> Any:
     """Returns a progress bar of tqdm on stderr, which is removed at the end.
 
     Args:
-        what: the description before the bar.
+        description: the description before the bar.
         unit: unit of the numbers; "B" counts in multiples of 1024.
         total: the number at the end; None if it is unknown.
     """
@@ -140,31 +142,31 @@ def _bar(what: str, unit: str, total: int | None = None) -> Any:
     options |= (
         {"ncols": _DEFAULT_WIDTH, "nrows": _DEFAULT_HEIGHT} if _terminal_width() == 0 else {"dynamic_ncols": True}
     )
-    return tqdm(desc=what, total=total, file=sys.stderr, **options)
+    return tqdm(desc=description, total=total, file=sys.stderr, **options)
 
 
-def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
+def progress_bar(description: str, unit: str, total: int | None = None) -> Any:
     """Returns a context manager that provides a progress bar of tqdm on stderr; None without a terminal or tqdm.
 
     Args:
-        what: the text before the bar, an imperative verb such as "Compare".
+        description: the text before the bar, an imperative verb such as "Compare".
         unit: the text after the numbers, such as " examples", or "B" for bytes, which are shown in units of 1024.
         total: the value of `bar.n` at the end; None if it is unknown.
     """
     if sys.stderr.isatty() and progress.is_shown:
         with contextlib.suppress(ImportError):
-            return _bar(what, unit, total)
+            return _bar(description, unit, total)
     return contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def bytes_bar(what: str) -> Iterator[Callable[[int, int | None], None] | None]:
+def bytes_bar(description: str) -> Iterator[Callable[[int, int | None], None] | None]:
     """Context manager: provides a function that shows (bytes done, total bytes); None without a terminal or tqdm."""
-    with progress_bar(what, "B") as bar:
+    with progress_bar(description, "B") as bar:
 
-        def show(done: int, total: int | None) -> None:
+        def show(num_done: int, total: int | None) -> None:
             """Shows the number of bytes done so far, and their total if it is known."""
-            bar.update(done - bar.n)
+            bar.update(num_done - bar.n)
             if bar.total != total:
                 bar.total = total
                 bar.refresh()
@@ -179,23 +181,23 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     The bar counts encoded examples, then written bytes. It is removed at the end, before a table or an error.
     """
     bars: list[Any] = []
-    started = time.monotonic()
+    start_time = time.monotonic()
 
-    def show(done: Progress) -> None:
+    def show(progress_now: Progress) -> None:
         """Updates the bar; opens the second one when writing begins."""
         if not progress.is_shown:
             return
         if not bars:
             bars.append(_bar("Encode", " examples"))
-        if done.shards_written and len(bars) == 1:
+        if progress_now.shards_written and len(bars) == 1:
             bars[0].close()
-            bars.append(_bar("Write", "B", done.bytes_encoded or None))
+            bars.append(_bar("Write", "B", progress_now.bytes_encoded or None))
         bar, is_writing = bars[-1], len(bars) == 2
-        encoded = [size_text(done.bytes_encoded), *_units_of(done, time.monotonic() - started)]
-        shown = f"{done.shards_written} shards" if is_writing else ", ".join(encoded)
-        bar.set_postfix_str(shown, refresh=False)
+        encoded = [size_text(progress_now.bytes_encoded), *_units_of(progress_now, time.monotonic() - start_time)]
+        postfix = f"{progress_now.shards_written} shards" if is_writing else ", ".join(encoded)
+        bar.set_postfix_str(postfix, refresh=False)
         # Encoded records are removed when the version is published; the bar must not go back.
-        bar.n = max(bar.n, done.bytes_written if is_writing else done.examples_encoded)
+        bar.n = max(bar.n, progress_now.bytes_written if is_writing else progress_now.examples_encoded)
         bar.refresh()
 
     try:
@@ -214,57 +216,61 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
     """
     from beam_datasets.generate.progress import Progress
 
-    started = time.monotonic()
-    following, before = started + first, (Progress(0, 0, 0, 0), started)
+    start_time = time.monotonic()
+    following, previous = start_time + first, (Progress(0, 0, 0, 0), start_time)
 
-    def show(done: Progress) -> None:
+    def show(progress_now: Progress) -> None:
         """Prints a line if enough seconds have passed since the last one."""
-        nonlocal following, before
-        now = time.monotonic()
-        if now < following or not progress.is_shown:
+        nonlocal following, previous
+        current_time = time.monotonic()
+        if current_time < following or not progress.is_shown:
             return
-        following = now + seconds
-        (last, last_time), before = before, (done, now)
-        if not (done.examples_encoded or done.bytes_encoded or done.bytes_written):
+        following = current_time + seconds
+        (last, last_time), previous = previous, (progress_now, current_time)
+        if not (progress_now.examples_encoded or progress_now.bytes_encoded or progress_now.bytes_written):
             say("the source is being read; no example is encoded yet", file=sys.stderr)
             return
-        say("; ".join(_parts_of(done, last, now - last_time, now - started)), file=sys.stderr)
+        say(
+            "; ".join(_parts_of(progress_now, last, current_time - last_time, current_time - start_time)),
+            file=sys.stderr,
+        )
 
     return show
 
 
-def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
+def _parts_of(progress: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
     """Yields the parts of a line: numbers, the rate since the last line, and the estimated time left.
 
     Args:
-        done: progress now.
+        progress: progress now.
         last: progress at the last line.
         seconds: time since the last line.
         since_start: time since the start of the run, in seconds.
     """
-    if done.shards_written:
-        rate = max(done.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
-        yield f"{plural(done.shards_written, 'shard')} written, {size_text(done.bytes_written)}"
-        left = (done.bytes_encoded - done.bytes_written) / rate if rate else 0
-        if left >= 1:
-            yield f"about {left:,.0f} s left to write"
+    if progress.shards_written:
+        rate = max(progress.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
+        yield f"{plural(progress.shards_written, 'shard')} written, {size_text(progress.bytes_written)}"
+        seconds_left = (progress.bytes_encoded - progress.bytes_written) / rate if rate else 0
+        if seconds_left >= 1:
+            yield f"about {seconds_left:,.0f} s left to write"
     else:
-        rate = max(done.examples_encoded - last.examples_encoded, 0) / max(seconds, 1e-3)
-        yield f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}, {rate:,.0f} examples/s"
-        yield from _units_of(done, since_start)
+        rate = max(progress.examples_encoded - last.examples_encoded, 0) / max(seconds, 1e-3)
+        size = size_text(progress.bytes_encoded)
+        yield f"{progress.examples_encoded:,} examples encoded, {size}, {rate:,.0f} examples/s"
+        yield from _units_of(progress, since_start)
 
 
-def _units_of(done: Progress, since_start: float) -> Iterator[str]:
+def _units_of(progress: Progress, since_start: float) -> Iterator[str]:
     """Yields the number of units of the source that are encoded, and the estimated time left, if they are known.
 
     Args:
-        done: progress now.
+        progress: progress now.
         since_start: time since the start of the run, in seconds.
     """
-    total = done.num_units
-    finished = min(done.units_finished, total or 0)  # a unit that is retried may count twice
+    total = progress.num_units
+    finished = min(progress.units_finished, total or 0)  # a unit that is retried may count twice
     if total and finished:
         yield f"units: {finished:,} of {total:,}"
-        left = since_start * (total - finished) / finished
-        if left >= 1:
-            yield f"about {left:,.0f} s left to encode"
+        seconds_left = since_start * (total - finished) / finished
+        if seconds_left >= 1:
+            yield f"about {seconds_left:,.0f} s left to encode"

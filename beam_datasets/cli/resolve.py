@@ -83,8 +83,8 @@ def resolve(text: str) -> BuilderRequest:
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:
-        needed = "expected [:Class][/config][:version] after the file or module"
-        raise UsageError(f"{text}: {needed}, got {code['rest']!r}" if code else str(error)) from None
+        expected_form = "expected [:Class][/config][:version] after the file or module"
+        raise UsageError(f"{text}: {expected_form}, got {code['rest']!r}" if code else str(error)) from None
     if not code:
         return BuilderRequest(_by_name(name.name), name.config, name.version, name.kwargs)
     [module] = import_code([code["where"]])
@@ -129,11 +129,11 @@ def _by_name(name: str) -> type[DatasetBuilder]:
         return _builder_of(_load_file(os.path.join(FOLDER, f"{name}.py")), None)
     if os.path.isdir(name):
         return _builder_of(_load_file(builder_file(name)), None)
-    known = {*registered, *known_names()}
-    near = did_you_mean(name, [*known, *(f"{module}.py" for module in _datasets_in("."))]).strip()
+    names = {*registered, *known_names()}
+    near = did_you_mean(name, [*names, *(f"{module}.py" for module in _datasets_in("."))]).strip()
     hint = instead_of_format("build", name) or near
     raise UsageError(
-        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{hint and f' {hint}'} "
+        f"unknown dataset {name!r}; known are {', '.join(sorted(names)) or 'none'}.{hint and f' {hint}'} "
         "A file is given by its path: path/to/my_dataset.py"
     )
 
@@ -229,9 +229,9 @@ def make_importable(folder: str) -> None:
     """Lets this process, and the worker processes that it starts, import from a folder."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if folder not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, *known]))
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if folder not in python_path:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, *python_path]))
 
 
 def _builder_of(module: ModuleType, kind: str | None) -> type[DatasetBuilder]:

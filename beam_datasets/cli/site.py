@@ -80,7 +80,7 @@ def _is_one_in_the_other(*directories: str) -> bool:
     """Returns whether one of two directories contains the other, or both are one."""
     if any(map(storage.is_remote, directories)):  # it has no links
         parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
-        return any(whole[: len(part)] == part for whole, part in (parts, parts[::-1]))
+        return any(outer[: len(inner)] == inner for outer, inner in (parts, parts[::-1]))
     places = list(map(os.path.realpath, directories))
     return os.path.commonpath(places) in places
 
@@ -99,11 +99,11 @@ def run(args: Sequence[str]) -> int:
     index, previous, entries = catalogue.index(), "", []
     for row in index["datasets"]:
         name = row["dataset"]
-        same = name.rpartition(":")[0] == previous.rpartition(":")[0]
+        is_same_dataset = name.rpartition(":")[0] == previous.rpartition(":")[0]
         try:
             if "error" in row:
                 raise BeamDatasetsError(f"left out: {row['error']}")
-            entries.append(site.version(name, previous if same else "", parsed.statistics, parsed.changes))
+            entries.append(site.version(name, previous if is_same_dataset else "", parsed.statistics, parsed.changes))
             previous = name
         except BeamDatasetsError as error:
             row["error"] = str(error)
@@ -155,7 +155,7 @@ class _Site:
         """
         up = "../" * path.count("/")
 
-        def url_for(endpoint: str, name: str = "", slice: str = "", **place: Any) -> str:
+        def url_for(endpoint: str, name: str = "", slice: str = "", **arguments: Any) -> str:
             """Returns the relative URL of a page or file of the site; "" for a damaged image.
 
             Args:
@@ -163,13 +163,13 @@ class _Site:
                     which is written.
                 name: name of the dataset version.
                 slice: name of the split.
-                **place: arguments of `media`: the index of the example, the path of the feature, and the item.
+                **arguments: those of `media`: the index of the example, the path of the feature, and the item.
             """
             files = {"index": "index.html", "style": "page.css", "code": "page.js"}
             if endpoint in files:
                 return up + files[endpoint]
             if endpoint == "file":
-                path = self.media(name, slice, **place)
+                path = self.media(name, slice, **arguments)
                 return path and up + quote(f"{_folder(name)}/{path}")
             file = {"dataset": "index.html", "statistics": "statistics.html", "rows": _rows_file(slice)}[endpoint]
             return up + quote(f"{_folder(name)}/{file}")
@@ -222,8 +222,8 @@ class _Site:
         changes = self._changes(published, previous, compares) if previous else None
         samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
         samples = {split: sample for split, sample in samples.items() if sample is not None}
-        described = croissant(published, samples, f"{self.url}/{quote(folder)}/" if self.url else "")
-        self.write(f"{folder}/croissant.json", json.dumps(described, indent=1))
+        croissant_json = croissant(published, samples, f"{self.url}/{quote(folder)}/" if self.url else "")
+        self.write(f"{folder}/croissant.json", json.dumps(croissant_json, indent=1))
         for split in published.info.splits:
             template, rows = "rows", self._whole(name, pages.rows_page, self.catalogue, name, split)
             if rows is None:
@@ -233,19 +233,19 @@ class _Site:
         if statistics is not None:
             files["statistics"] = "statistics.json"
             self.write(f"{folder}/statistics.json", json_text(statistics))
-            chosen = [(name, split) for split in statistics.slices]
+            selections = [(name, split) for split in statistics.slices]
             body = content(statistics.slices, images=self._whole(name, self._images, published))
-            shown = {"chosen": chosen, "content": printable(body)}
-            self.show(f"{folder}/statistics.html", "statistics", shown)
+            page_data = {"chosen": selections, "content": printable(body)}
+            self.show(f"{folder}/statistics.html", "statistics", page_data)
         values: dict[str, Any] = {
             "previous": previous,
             "changes": changes,
-            "croissant": described,
+            "croissant": croissant_json,
             "has_statistics": statistics is not None,
         }
         values |= pages.dataset_page(self.catalogue, name) | {"damage": dict.fromkeys(self.damage.get(name, ()))}
         self.show(f"{folder}/index.html", "dataset", values)
-        return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
+        return info_json(published) | {"files": {file_kind: f"{folder}/{file}" for file_kind, file in files.items()}}
 
     def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Any:
         """Returns the saved `Statistics` of a version; if there are none, computes and saves them if `computes`.
@@ -263,7 +263,7 @@ class _Site:
     def _images(self, published: ReadOnlyBuilder) -> dict[str, list[tuple[str, str]]]:
         """Returns images of the first examples: feature -> [(URL, description), ...]; see `pages.sample_images`."""
         name, split = published.info.display_name, pages.default_slice(published)
-        return pages.sample_images(published, split, lambda *place: quote(self.media(name, split, *place)))
+        return pages.sample_images(published, split, lambda *location: quote(self.media(name, split, *location)))
 
     def _changes(self, published: ReadOnlyBuilder, previous: str, compares: bool) -> str | None:
         """Returns text about the differences between a version and the one before; None if it is not known.
@@ -278,9 +278,9 @@ class _Site:
         old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
         with contextlib.suppress(StorageError, ValueError, KeyError):
-            kept = json.loads(storage.read_bytes(storage.join(self.target, path)))
-            if kept["digests"] == digests:
-                return str(kept["text"])
+            saved = json.loads(storage.read_bytes(storage.join(self.target, path)))
+            if saved["digests"] == digests:
+                return str(saved["text"])
         if not compares:
             return None
         if (difference := self._whole(published.info.display_name, diff, old, published)) is None:
@@ -319,8 +319,8 @@ class _Site:
                 if files is None:
                     row[path] = sample_value(value, leaf)
                     continue
-                shown = [one["item"] for one in files[:MAX_SHOWN] if not one["note"]]
-                urls = [self.media(name, split, index, path, item) or None for item in shown]
+                item_numbers = [one["item"] for one in files[:MAX_SHOWN] if not one["note"]]
+                urls = [self.media(name, split, index, path, item) or None for item in item_numbers]
                 row[path] = (urls or [None])[0] if isinstance(leaf, SOUNDS) or isinstance(value, bytes) else urls
             rows.append(row)
         return rows
@@ -388,7 +388,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
     """
     info = published.info
     homepage = info.homepage if re.match("https?://", info.homepage or "") else None
-    described = {
+    content = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
@@ -406,7 +406,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
         ],
         "recordSet": [_record_set(split, rows, info.features) for split, (_, _, rows) in samples.items() if rows],
     }
-    return {name: value for name, value in described.items() if value}
+    return {name: value for name, value in content.items() if value}
 
 
 def _file(name: str, url: str, digest: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def run(args: Sequence[str]) -> int:
     if parsed.num_workers is not None and parsed.num_workers < 1:
         raise UsageError(f"--num_workers is {parsed.num_workers}; expected how many processes, 1 or more")
     request = prepare(parsed.dataset, parsed.split, features, parsed.data_dir, parsed.storage_options)
-    started = time.monotonic()
+    start_time = time.monotonic()
     statistics = None if parsed.again or not request.whole else read_saved(request)
     save_status = "saved before" if statistics is not None else ""
     if statistics is None:
@@ -81,7 +81,7 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.write(json_text(statistics))
         return 0
     say("\n".join(lines(statistics)))
-    took = "" if save_status == "saved before" else f" in {time.monotonic() - started:.1f} s"
+    took = "" if save_status == "saved before" else f" in {time.monotonic() - start_time:.1f} s"
     say(
         f"\n{_format_count(statistics)}{took}{save_status and '; ' + save_status}"
         f"{'; page in ' + parsed.html if parsed.html else ''}"
@@ -142,9 +142,9 @@ def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_option
         parsed: parsed options of the command.
         beam_options: options for Beam, such as '--runner=FlinkRunner'.
     """
-    asked = beam_options or parsed.report or parsed.shared_disk or (parsed.num_workers or 1) > 1
+    asks_for_beam = beam_options or parsed.report or parsed.shared_disk or (parsed.num_workers or 1) > 1
     pays = parsed.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
-    if not asked and not (pays and importlib.util.find_spec("apache_beam")):
+    if not asks_for_beam and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     from beam_datasets.beam.reports import run_stats as run_pipeline
 
@@ -172,7 +172,7 @@ def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.N
 def _format_count(statistics: Statistics) -> str:
     """Returns the number of features and examples: "3 features of 1,000 examples"."""
     features = len(next(iter(statistics.slices.values()))["features"]) if statistics.slices else 0
-    examples = sum(part["examples"] for part in statistics.slices.values())
+    examples = sum(slice_statistics["examples"] for slice_statistics in statistics.slices.values())
     return f"{plural(features, 'feature')} of {plural(examples, 'example')}"
 
 
@@ -181,19 +181,25 @@ def _format_count(statistics: Statistics) -> str:
 
 def lines(statistics: Statistics) -> Iterator[str]:
     """Yields statistics as lines for people."""
-    for number, (name, part) in enumerate(statistics.slices.items()):
+    for number, (name, slice_statistics) in enumerate(statistics.slices.items()):
         yield from [""] * bool(number)
-        yield f"{statistics.dataset}, {name}: {plural(part['examples'], 'example')}"
-        yield from [""] * bool(part["features"])
-        rows = [row for feature_name, feature in part["features"].items() for row in _rows(feature_name, feature)]
+        yield f"{statistics.dataset}, {name}: {plural(slice_statistics['examples'], 'example')}"
+        yield from [""] * bool(slice_statistics["features"])
+        rows = [
+            row
+            for feature_name, feature in slice_statistics["features"].items()
+            for row in _rows(feature_name, feature)
+        ]
         if rows:
-            yield table(["feature", "type", *_HEADER], rows, left=(0, 1), fold=(0,))
+            yield table(["feature", "type", *_HEADER], rows, left_aligned=(0, 1), fold=(0,))
         for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
             texts = [
-                (feature_name, text) for feature_name, feature in part["features"].items() if (text := text_of(feature))
+                (feature_name, text)
+                for feature_name, feature in slice_statistics["features"].items()
+                if (text := text_of(feature))
             ]
             if texts:
-                yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"
+                yield f"\n{title}\n{table(texts[0], texts[1:], left_aligned=(0, 1), short=(1,), fold=(0,))}"
     if statistics.unknown:
         yield f"\nleft out; --imports the module that registers their class: {', '.join(statistics.unknown)}"
 
@@ -235,14 +241,14 @@ def _frequent(feature: dict[str, Any]) -> str:
     about = "" if feature.get("top_exact", True) else "~"
     texts, width = [], 0
     for value, count in top[:_SHOWN]:
-        shown = value if feature["kind"] == "number" else cut(value, _LABEL_WIDTH)
-        shown = repr(shown) if feature["kind"] == "text" else shown
-        texts.append(f"{shown} {about}{share_text(count, feature['values'])}")
+        value_text = value if feature["kind"] == "number" else cut(value, _LABEL_WIDTH)
+        value_text = repr(value_text) if feature["kind"] == "text" else value_text
+        texts.append(f"{value_text} {about}{share_text(count, feature['values'])}")
         width += len(texts[-1]) + 2
         if width > _LINE:
             break
-    more = feature["distinct"] - len(texts)
-    return ", ".join(texts) + (", ..." if texts and more > 0 else "")
+    num_more = feature["distinct"] - len(texts)
+    return ", ".join(texts) + (", ..." if texts and num_more > 0 else "")
 
 
 def _special_values(feature: dict[str, Any]) -> str:

@@ -58,11 +58,11 @@ def run(args: Sequence[str]) -> int:
     """Prints the findings about a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
     parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
-    parsed, rest = parser.parse_known_args(args)
-    _check_options(parsed, [*rest, *unchecked], parser)
+    parsed, beam_args = parser.parse_known_args(args)
+    _check_options(parsed, [*beam_args, *unchecked], parser)
     if parsed.beam:
-        check_beam_options(rest, parser)
-        return _verify_on_beam(parsed, [*rest, *unchecked])
+        check_beam_options(beam_args, parser)
+        return _verify_on_beam(parsed, [*beam_args, *unchecked])
     directory = catalog.find_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     return _repair(directory, parsed) if parsed.repair else _verify(directory, parsed)
 
@@ -90,50 +90,52 @@ def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], pars
         "--shared_disk": (parsed.shared_disk, "--beam"),
         "--no_wait": (not parsed.wait, "--beam"),
     }
-    for name, (value, needed) in needs.items():
-        if value and not getattr(parsed, needed.removeprefix("--")):
-            raise UsageError(f"{name} means nothing without {needed}")
+    for name, (value, requirement) in needs.items():
+        if value and not getattr(parsed, requirement.removeprefix("--")):
+            raise UsageError(f"{name} means nothing without {requirement}")
     if parsed.beam and parsed.repair:
         raise UsageError("a repair is made here, not by a pipeline: leave out --beam")
     if parsed.jobs is not None and (parsed.jobs < 1 or parsed.beam):
-        needed = "leave it out with --beam" if parsed.beam else "expected how many shards to read at once, 1 or more"
-        raise UsageError(f"--jobs is {parsed.jobs}; {needed}")
+        requirement = (
+            "leave it out with --beam" if parsed.beam else "expected how many shards to read at once, 1 or more"
+        )
+        raise UsageError(f"--jobs is {parsed.jobs}; {requirement}")
 
 
 def _verify(directory: str, parsed: argparse.Namespace) -> int:
     """Verifies a version, prints the report, and returns the exit status: 0, or `FOUND` if something is damaged."""
-    started = time.monotonic()
+    start_time = time.monotonic()
     with bytes_bar("Verify") as progress:
         report = verify(directory, decode=parsed.decode, jobs=parsed.jobs, progress=progress)
-    return _show(report, parsed, started)
+    return _show(report, parsed, start_time)
 
 
 def _verify_on_beam(parsed: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Verifies a dataset in a Beam pipeline, prints the report and returns the exit code."""
     from beam_datasets.beam.reports import run_verify as run_pipeline
 
-    started = time.monotonic()
+    start_time = time.monotonic()
     with as_usage_errors("verify"):
         engine = engine_options(parsed, beam_options)
         report = run_pipeline(parsed.dataset, engine, **given(parsed, run_pipeline))
     if report is None:  # the job is not waited for
         say(f"Submitted; its report will be {parsed.report}")
         return 0
-    return _show(report, parsed, started)
+    return _show(report, parsed, start_time)
 
 
-def _show(report: Report, parsed: argparse.Namespace, started: float) -> int:
+def _show(report: Report, parsed: argparse.Namespace, start_time: float) -> int:
     """Prints a report as text or JSON; returns the exit status: 0, or `FOUND` if something is damaged.
 
     Args:
         report: the report.
         parsed: the options of the command.
-        started: when the check began, by `time.monotonic`, in seconds.
+        start_time: when the check began, by `time.monotonic`, in seconds.
     """
     if parsed.json:
         say(json.dumps(report.to_json(), indent=1))
     else:
-        say("\n".join(report_lines(report, time.monotonic() - started)))
+        say("\n".join(report_lines(report, time.monotonic() - start_time)))
     return 0 if report.whole else FOUND
 
 
@@ -142,9 +144,9 @@ def _repair(directory: str, parsed: argparse.Namespace) -> int:
     on_step = None if parsed.json or parsed.dry_run else (lambda step: say(f"wrote {step}"))
     with bytes_bar("Verify") as progress:
         options = given(parsed, repair) | {"storage_options": None}  # the directory has them
-        done = repair(directory, **options, progress=progress, on_step=on_step)
-    say(json.dumps(repair_json(done), indent=1) if parsed.json else "\n".join(repair_lines(done)))
-    return 0 if (done.before if done.after is None else done.after).whole else FOUND
+        result = repair(directory, **options, progress=progress, on_step=on_step)
+    say(json.dumps(repair_json(result), indent=1) if parsed.json else "\n".join(repair_lines(result)))
+    return 0 if (result.before if result.after is None else result.after).whole else FOUND
 
 
 def report_lines(report: Report, seconds: float | None = None, refused: Collection[str] = ()) -> Iterator[str]:
@@ -162,8 +164,8 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
             yield f"    lost: {finding.lost}, {plural(len(finding.lost), 'example')}"
     yield from _remedies([f for f in report.findings if f.file not in refused or f.kind == "unreadable"])
     yield from (f"not known: {text}" for text in report.not_known)
-    rest = "" if seconds is None else f" in {seconds:.1f} s"
-    yield f"{_result(report)}; {_format_counts(report)}{rest}"
+    duration = "" if seconds is None else f" in {seconds:.1f} s"
+    yield f"{_result(report)}; {_format_counts(report)}{duration}"
 
 
 def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
@@ -181,12 +183,12 @@ def _result(report: Report) -> str:
     if report.whole:
         return "whole"
     files = len({finding.file for finding in report.findings})
-    lost = "no example is lost"
+    lost_text = "no example is lost"
     if report.num_lost:
         ranges = list(map(str, report.lost))
-        shown = "+".join(ranges) if len(ranges) <= 8 else f"{'+'.join(ranges[:8])}+..."
-        lost = f"{plural(report.num_lost, 'example')} lost: {shown}"
-    return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost}"
+        ranges_text = "+".join(ranges) if len(ranges) <= 8 else f"{'+'.join(ranges[:8])}+..."
+        lost_text = f"{plural(report.num_lost, 'example')} lost: {ranges_text}"
+    return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost_text}"
 
 
 def _format_counts(report: Report) -> str:
@@ -195,23 +197,23 @@ def _format_counts(report: Report) -> str:
     return f"read {counts}, {size_text(report.num_bytes)}"
 
 
-def repair_lines(done: Repair) -> Iterator[str]:
+def repair_lines(result: Repair) -> Iterator[str]:
     """Yields the result of a repair as lines for people; its steps only where they were not done."""
-    if done.after is None:
-        yield from report_lines(done.before, refused=done.refused)
-        yield from (f"would write {step}" for step in done.steps)
-    yield from (f"left as it is {file}: {why}" for file, why in done.refused.items())
-    if done.after is None:
+    if result.after is None:
+        yield from report_lines(result.before, refused=result.refused)
+        yield from (f"would write {step}" for step in result.steps)
+    yield from (f"left as it is {file}: {reason}" for file, reason in result.refused.items())
+    if result.after is None:
         yield "nothing was written (--dry_run)"
     else:
-        yield from report_lines(done.after, refused=done.refused)
+        yield from report_lines(result.after, refused=result.refused)
 
 
-def repair_json(done: Repair) -> dict[str, object]:
+def repair_json(result: Repair) -> dict[str, object]:
     """Returns the result of a repair as JSON values."""
     return {
-        "before": done.before.to_json(),
-        "steps": [{"file": step.file, "message": step.message} for step in done.steps],
-        "refused": done.refused,
-        "after": None if done.after is None else done.after.to_json(),
+        "before": result.before.to_json(),
+        "steps": [{"file": step.file, "message": step.message} for step in result.steps],
+        "refused": result.refused,
+        "after": None if result.after is None else result.after.to_json(),
     }

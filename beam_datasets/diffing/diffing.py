@@ -83,17 +83,17 @@ def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
     Args:
         columns: blocks (index of the first one, ascending keys of shape (n, 16)) of each.
     """
-    left = [(0, _NO_KEYS)] * len(columns)
+    pending = [(0, _NO_KEYS)] * len(columns)
     while True:
         for number, blocks in enumerate(columns):
-            while not len(left[number][1]) and (block := next(blocks, None)) is not None:
-                left[number] = block
-        if not any(len(keys) for _, keys in left):
+            while not len(pending[number][1]) and (block := next(blocks, None)) is not None:
+                pending[number] = block
+        if not any(len(keys) for _, keys in pending):
             return
-        limit = min(keys[-1].tobytes() for _, keys in left if len(keys))
-        counts = [bisect.bisect_right(range(len(keys)), limit, key=lambda i: keys[i].tobytes()) for _, keys in left]
-        yield [(first, keys[:count]) for (first, keys), count in zip(left, counts)]
-        left = [(first + count, keys[count:]) for (first, keys), count in zip(left, counts)]
+        limit = min(keys[-1].tobytes() for _, keys in pending if len(keys))
+        counts = [bisect.bisect_right(range(len(keys)), limit, key=lambda i: keys[i].tobytes()) for _, keys in pending]
+        yield [(first, keys[:count]) for (first, keys), count in zip(pending, counts)]
+        pending = [(first + count, keys[count:]) for (first, keys), count in zip(pending, counts)]
 
 
 def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
@@ -101,8 +101,8 @@ def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
     if np.array_equal(old, new):
         places = np.arange(len(old))
         return Pairs(old_first + places, new_first + places)
-    left, right = (np.ascontiguousarray(keys).view("S16").ravel() for keys in (old, new))
-    _, mine, theirs = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    old_keys, new_keys = (np.ascontiguousarray(keys).view("S16").ravel() for keys in (old, new))
+    _, mine, theirs = np.intersect1d(old_keys, new_keys, assume_unique=True, return_indices=True)
     return Pairs(
         old_first + mine,
         new_first + theirs,
@@ -158,9 +158,9 @@ def diff_split(
         MetadataError: an index is damaged.
         StorageError: a shard cannot be read.
     """
-    before, after = (one.info.splits[name].num_examples if name in one.info.splits else None for one in (old, new))
-    if before is None or after is None:
-        return SplitDiff(name, before, after, removed=before or 0, added=after or 0)
+    num_old, num_new = (one.info.splits[name].num_examples if name in one.info.splits else None for one in (old, new))
+    if num_old is None or num_new is None:
+        return SplitDiff(name, num_old, num_new, removed=num_old or 0, added=num_new or 0)
     return _diff_split(SplitRecords(old, name), SplitRecords(new, name), reader, examples, progress)
 
 
@@ -177,33 +177,33 @@ def _diff_split(
         progress: called with the number of records compared since the last call; None for no calls.
     """
     orders = old.key_order(), new.key_order()
-    why = _why_not_by_keys(old, new, *orders)
+    reason = _why_not_by_keys(old, new, *orders)
     kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
     undecodable = _Undecodable()
-    same = rewritten = 0
-    for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
+    num_same = rewritten = 0
+    for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if reason else _pair_ascents(old, new, *orders):
         changed, num_alike = _compare_pairs(old, new, reader, pairs, undecodable)
         rewritten += num_alike
-        same += len(pairs.old) - len(changed)
+        num_same += len(pairs.old) - len(changed)
         kinds["changed"].add(*changed.T)
         kinds["removed"].add(old=pairs.removed)
         kinds["added"].add(new=pairs.added)
         if progress is not None:
             progress(2 * len(pairs.old) + len(pairs.removed) + len(pairs.added))
-    sides = [kinds[kind].count + (kinds["changed"].count if why else 0) for kind in ("removed", "added")]
+    sides = [kinds[kind].count + (kinds["changed"].count if reason else 0) for kind in ("removed", "added")]
     unmatched = all(sides) and not (max(sides) <= MAX_MATCHED and reader.stores_all_alike)
     if all(sides) and not unmatched:
-        kinds = _with_moved(old, new, reader, kinds, by_index=bool(why))
+        kinds = _with_moved(old, new, reader, kinds, by_index=bool(reason))
     lengths = old.shard_lengths, new.shard_lengths
     resharded = lengths[0] != lengths[1] if len(old) == len(new) else len(lengths[0]) != len(lengths[1])
     return SplitDiff(
         name=old.name,
         old_examples=len(old),
         new_examples=len(new),
-        by="index" if why else "keys",
-        why=why,
-        same=0 if reader.is_partial else same,
-        not_compared=same if reader.is_partial else 0,
+        by="index" if reason else "keys",
+        why=reason,
+        same=0 if reader.is_partial else num_same,
+        not_compared=num_same if reader.is_partial else 0,
         rewritten=rewritten,
         **{kind: kinds[kind].count for kind in KINDS},
         unmatched=unmatched,
@@ -275,11 +275,11 @@ def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, 
         old_order: facts about the keys of `old`.
         new_order: facts about the keys of `new`.
     """
-    for records, order, which in ((old, old_order, "old"), (new, new_order, "new")):
+    for records, order, version_name in ((old, old_order, "old"), (new, new_order, "new")):
         if not order.present:
-            return f"the {which} version has no {'keys' if len(records) else 'examples'}"
+            return f"the {version_name} version has no {'keys' if len(records) else 'examples'}"
         if not order.ascending:
-            return f"the keys of the {which} version do not ascend"
+            return f"the keys of the {version_name} version do not ascend"
     return "" if old_order.rules == new_order.rules else "the two versions made their keys in different ways"
 
 
@@ -525,21 +525,21 @@ def _with_moved(
     changed, mine, theirs = kinds["changed"], kinds["removed"].old, kinds["added"].new
     if by_index:
         mine, theirs = np.append(changed.old, mine), np.append(changed.new, theirs)
-    here, there = match_contents(
+    old_matches, new_matches = match_contents(
         (old.read(index, reader.features_of) for index in mine.tolist()),
         (new.read(index, reader.features_of) for index in theirs.tolist()),
     )
-    moved = _Some(len(here), mine[here], theirs[there])
-    left, right = np.setdiff1d(mine, moved.old), np.setdiff1d(theirs, moved.new)
+    moved_examples = _Some(len(old_matches), mine[old_matches], theirs[new_matches])
+    old_only, new_only = np.setdiff1d(mine, moved_examples.old), np.setdiff1d(theirs, moved_examples.new)
     if by_index:
-        places = np.intersect1d(left, right)
+        places = np.intersect1d(old_only, new_only)
         changed = _Some(len(places), places, places)
-        left, right = np.setdiff1d(left, places), np.setdiff1d(right, places)
+        old_only, new_only = np.setdiff1d(old_only, places), np.setdiff1d(new_only, places)
     return {
         "changed": changed,
-        "removed": _Some(len(left), old=left),
-        "added": _Some(len(right), new=right),
-        "moved": moved,
+        "removed": _Some(len(old_only), old=old_only),
+        "added": _Some(len(new_only), new=new_only),
+        "moved": moved_examples,
     }
 
 
@@ -604,25 +604,25 @@ def diff(
     if examples < 0:
         raise ValueError(f"examples is {examples}; needed: how many to show of each kind, 0 or more.")
     one, other = open_versions(old, new, data_dir=data_dir, storage_options=storage_options)
-    same = (one.name, one.config_name) == (other.name, other.config_name)
-    if same and other.version < one.version:
+    is_same_dataset = (one.name, one.config_name) == (other.name, other.config_name)
+    if is_same_dataset and other.version < one.version:
         raise ValueError(
             f"the new version, {other.info.display_name}, has a lower number than the old one, "
             f"{one.info.display_name}; give the old one first."
         )
     names = _choose_splits(one, other, splits)
-    shared = compare_features(one.info.features, other.info.features)
-    reader = VersionReader(one.info.features, other.info.features, shared)
+    comparison = compare_features(one.info.features, other.info.features)
+    reader = VersionReader(one.info.features, other.info.features, comparison)
     split_diffs = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
     return DatasetDiff(
         old=one.info.display_name,
         new=other.info.display_name,
         old_dir=one.dataset_dir,
         new_dir=other.dataset_dir,
-        features=shared.changes,
+        features=comparison.changes,
         splits=split_diffs,
         whole=splits is None,
-        verdict=judge(one.info, other.info, shared.changes, split_diffs.values()),
+        verdict=judge(one.info, other.info, comparison.changes, split_diffs.values()),
     )
 
 
@@ -635,16 +635,16 @@ def open_versions(
 ) -> tuple[ReadOnlyBuilder, ReadOnlyBuilder]:
     """Returns the two versions, opened; for the arguments and errors see `diff`."""
     root = storage.with_options_if_remote(catalog.root_dir(data_dir), storage_options)
-    opened = []
+    versions = []
     for version in (old, new):
         if not isinstance(version, ReadOnlyBuilder):
             directory = catalog.find_published(version, root)
             version = ReadOnlyBuilder(storage.with_options_if_remote(directory, storage_options))
-        opened.append(version)
-    if storage_options and not any(storage.is_remote(builder.dataset_dir) for builder in opened):
-        directories = " and ".join(builder.dataset_dir for builder in opened)
+        versions.append(version)
+    if storage_options and not any(storage.is_remote(builder.dataset_dir) for builder in versions):
+        directories = " and ".join(builder.dataset_dir for builder in versions)
         raise StoreOptionsError(f"storage_options are for URLs; {directories} are local paths. Leave them out")
-    return opened[0], opened[1]
+    return versions[0], versions[1]
 
 
 def _choose_splits(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
@@ -658,12 +658,12 @@ def _choose_splits(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Ite
     Raises:
         SplitError: neither version has one of the splits.
     """
-    known = list(dict.fromkeys([*old.info.splits, *new.info.splits]))
-    names = known if splits is None else [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
+    known_splits = list(dict.fromkeys([*old.info.splits, *new.info.splits]))
+    names = known_splits if splits is None else [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
     for name in names:
-        if name not in known:
+        if name not in known_splits:
             raise SplitError(
-                f"neither version has a split {name!r}; there are {', '.join(known) or 'none'}."
-                f"{did_you_mean(name, known)} Whole splits are compared, not slices."
+                f"neither version has a split {name!r}; there are {', '.join(known_splits) or 'none'}."
+                f"{did_you_mean(name, known_splits)} Whole splits are compared, not slices."
             )
     return names

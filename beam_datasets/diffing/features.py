@@ -147,13 +147,13 @@ def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
     if isinstance(inner, UnknownFeature):
         return {**entries, "node": inner.node}
     content = inner.content_json()[1]
-    left_out = {*_STORED, *_DOCUMENTING, "shape", "dtype"}
+    excluded_keys = {*_STORED, *_DOCUMENTING, "shape", "dtype"}
     return {
         **entries,
         "class": "Tensor" if isinstance(inner, Tensor) else type(inner).__name__,
         "dtype": str(dtype_of(inner)),
         "shape": str(shape_of(inner)),
-        **{key: value for key, value in content.items() if key not in left_out},
+        **{key: value for key, value in content.items() if key not in excluded_keys},
         _NAMES: tuple(getattr(inner, "label_names", None) or ()),
     }
 
@@ -227,19 +227,19 @@ class VersionReader:
         decode_new: the same for the new one.
     """
 
-    def __init__(self, old: FeatureConnector, new: FeatureConnector, shared: Comparison) -> None:
+    def __init__(self, old: FeatureConnector, new: FeatureConnector, comparison: Comparison) -> None:
         """Compiles the decoders of the two versions' features, and of what both share."""
-        kinds = {change.kind for change in shared.changes}
-        self.is_partial = shared.old is None or "changed" in kinds
+        kinds = {change.kind for change in comparison.changes}
+        self.is_partial = comparison.old is None or "changed" in kinds
         self.stores_all_alike = kinds <= {"added", "documented"}
         self.decode_old, self.decode_new = _record_flattener(old), _record_flattener(new)
-        self._shared_old, self._shared_new = _record_flattener(shared.old), _record_flattener(shared.new)
-        self.problem_old, self.problem_new = _problem_finder(shared.old), _problem_finder(shared.new)
-        self._shares_none = shared.old is None
-        self._names = _wire_names(shared.old)  # in the old version's records
-        self._compare_stored = "stored" not in kinds and self._names == _wire_names(shared.new)
+        self._shared_old, self._shared_new = _record_flattener(comparison.old), _record_flattener(comparison.new)
+        self.problem_old, self.problem_new = _problem_finder(comparison.old), _problem_finder(comparison.new)
+        self._shares_none = comparison.old is None
+        self._names = _wire_names(comparison.old)  # in the old version's records
+        self._compare_stored = "stored" not in kinds and self._names == _wire_names(comparison.new)
         descendants = (
-            iter_nested_features(shared.old) if shared.old is not None else []
+            iter_nested_features(comparison.old) if comparison.old is not None else []
         )  # of unknown classes only they know all names
         self._unknown = tuple(
             f"{n}/".encode() for n, _, one in descendants if isinstance(strip_sequences(one), UnknownFeature)
@@ -294,9 +294,9 @@ class VersionReader:
         Raises:
             ExampleError: it is not a serialized Example.
         """
-        whole, spans = parse_spans(record)
+        data, spans = parse_spans(record)
         return {
-            name: whole[start:stop]
+            name: data[start:stop]
             for name, (start, stop) in spans.items()
             if name in self._names or name.startswith(self._unknown)
         }

@@ -238,13 +238,13 @@ class Verdict:
         if self.given is None:
             return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
         numbers = f"{self.old} -> {self.new}"
-        given = "the same number" if self.given == "NONE" else f"{numbers} is a {self.given} version"
+        bump_text = "the same number" if self.given == "NONE" else f"{numbers} is a {self.given} version"
         if not self.kept:
-            return f"Needed: {self.needed}; {given}, which is too low for the changes. Call it {self.lowest}."
+            return f"Needed: {self.needed}; {bump_text}, which is too low for the changes. Call it {self.lowest}."
         if self.needed == "NONE":
-            return "Needed: NONE, for nothing differs." + (f" {given}." if self.given != "NONE" else "")
-        more = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
-        return f"Needed: {self.needed}; {given}{more}."
+            return "Needed: NONE, for nothing differs." + (f" {bump_text}." if self.given != "NONE" else "")
+        note = f", more than needed: {self.lowest} would do" if self.given != self.needed else ""
+        return f"Needed: {self.needed}; {bump_text}{note}."
 
 
 def judge(
@@ -282,8 +282,12 @@ def _bump(version: Version, level: Level) -> Version:
     >>> [str(_bump(Version("1.2.3"), level)) for level in LEVELS]
     ['1.2.3', '1.2.4', '1.3.0', '2.0.0']
     """
-    kept = len(LEVELS) - 1 - LEVELS.index(level)
-    numbers = version.tuple if kept == len(version.tuple) else (*version.tuple[:kept], version.tuple[kept] + 1, 0, 0)
+    num_kept = len(LEVELS) - 1 - LEVELS.index(level)
+    numbers = (
+        version.tuple
+        if num_kept == len(version.tuple)
+        else (*version.tuple[:num_kept], version.tuple[num_kept] + 1, 0, 0)
+    )
     return Version(".".join(map(str, numbers[:3])))
 
 
@@ -294,7 +298,7 @@ def _promised_level(old: Version, new: Version) -> Level:
     ('PATCH', 'MAJOR')
     """
     levels = zip(reversed(LEVELS), old.tuple, new.tuple)
-    return next((level for level, before, after in levels if before != after), "NONE")
+    return next((level for level, old_number, new_number in levels if old_number != new_number), "NONE")
 
 
 def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
@@ -322,13 +326,13 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
 def _of_info(old: DatasetInfo, new: DatasetInfo) -> Iterator[Reason]:
     """Yields a reason for each change of supervised keys, shuffling, the order of the splits, or documentation."""
     if old.supervised_keys != new.supervised_keys:
-        added = old.supervised_keys is None
+        is_added = old.supervised_keys is None
         text = f"supervised_keys: {old.supervised_keys} -> {new.supervised_keys}"
-        yield Reason("MINOR" if added else "MAJOR", text)
+        yield Reason("MINOR" if is_added else "MAJOR", text)
     if old.disable_shuffling != new.disable_shuffling:
         yield Reason("MAJOR", f"disable_shuffling: {old.disable_shuffling} -> {new.disable_shuffling}")
-    kept = [name for name in new.splits if name in old.splits]
-    if kept != [name for name in old.splits if name in new.splits]:
+    common_splits = [name for name in new.splits if name in old.splits]
+    if common_splits != [name for name in old.splits if name in new.splits]:
         yield Reason("MAJOR", f"the splits, as 'all' has them, are in another order: {', '.join(new.splits)}")
     documents = [name for name in _DOCUMENTS if (getattr(old, name) or None) != (getattr(new, name) or None)]
     if documents:

@@ -61,8 +61,8 @@ class Examples:
         for number, example in enumerate(self.examples):
             leaves = [f"{name}={shown(value)}" for name, value in _flatten_example(example)]
             hidden = len(leaves) - MAX_FEATURES
-            more = [f"... ({hidden:,} more)"] if hidden > 0 else []
-            lines.append(f"{number}: " + ", ".join(leaves[:MAX_FEATURES] + more))
+            ellipsis = [f"... ({hidden:,} more)"] if hidden > 0 else []
+            lines.append(f"{number}: " + ", ".join(leaves[:MAX_FEATURES] + ellipsis))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -60,10 +60,10 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], caption: o
     return Html(f"<table>{titled}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 
-def facts(known: Mapping[str, object]) -> Html:
+def facts(values: Mapping[str, object]) -> Html:
     """Returns a table of names and values; empty values are left out."""
     rows = "".join(
-        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in known.items() if value
+        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in values.items() if value
     )
     return Html(f"<table><tbody>{rows}</tbody></table>")
 
@@ -96,9 +96,9 @@ def examples_table(
             leaves = leaves_with_features(example, features)
             rows.append({names.get(path, path) or "value": cell(value, leaf) for path, value, leaf in leaves})
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    shown = columns[:MAX_FEATURES]
-    body = ([number, *(row.get(name, "") for name in shown)] for number, row in enumerate(rows))
-    return Html(table(["", *shown], body) + _hidden_note(len(columns)))
+    visible_columns = columns[:MAX_FEATURES]
+    body = ([number, *(row.get(name, "") for name in visible_columns)] for number, row in enumerate(rows))
+    return Html(table(["", *visible_columns], body) + _hidden_note(len(columns)))
 
 
 def cell(value: Any, feature: Any) -> Html:
@@ -113,9 +113,9 @@ def _media(value: Any, feature: Any) -> Html | None:
     """Returns the pictures or the sound of a value; None if it has neither."""
     if isinstance(feature, (Image, Video)) and not isinstance(feature, LabeledImage):
         pictures = _pictures(value)
-        shown = [_image(picture) for picture in pictures[:_MAX_IMAGES]]
-        more = f" ... ({len(pictures):,})" if len(pictures) > _MAX_IMAGES else ""
-        return Html(" ".join(shown) + more) if pictures else None
+        images = [_image(picture) for picture in pictures[:_MAX_IMAGES]]
+        ellipsis = f" ... ({len(pictures):,})" if len(pictures) > _MAX_IMAGES else ""
+        return Html(" ".join(images) + ellipsis) if pictures else None
     if isinstance(feature, Audio) and isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.size:
         data = base64.b64encode(wav(value, feature.sample_rate or _RATE, _SECONDS)).decode()
         return Html(f'<audio controls preload="none" src="data:audio/wav;base64,{data}"></audio>')
@@ -156,9 +156,9 @@ def _hidden_note(num_features: int) -> Html:
 
 def _range_of(value: Any) -> str:
     """Returns the range of an array of numbers as text, "0 to 9"; for other values, the value as text."""
-    shown = value_text(value, None, _WIDTH)
+    range_text = value_text(value, None, _WIDTH)
     has_numbers = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    return shown.rpartition("), ")[2] if has_numbers and "), " in shown else shown
+    return range_text.rpartition("), ")[2] if has_numbers and "), " in range_text else range_text
 
 
 def features_table(features: FeatureConnector) -> Html:

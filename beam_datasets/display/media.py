@@ -38,11 +38,11 @@ def wav(samples: NDArray[Any], rate: int, seconds: int = _MAX_SECONDS) -> bytes:
         seconds: maximum duration of the result.
     """
     unit = 1.0 if samples.dtype.kind == "f" else 32768.0
-    chosen = samples[: rate * seconds].astype(np.float64)
-    scaled = chosen / max(float(np.abs(chosen).max(initial=0)), unit)
+    clip = samples[: rate * seconds].astype(np.float64)
+    scaled = clip / max(float(np.abs(clip).max(initial=0)), unit)
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
-        out.setnchannels(chosen.shape[1] if chosen.ndim > 1 else 1)
+        out.setnchannels(clip.shape[1] if clip.ndim > 1 else 1)
         out.setsampwidth(2)
         out.setframerate(rate)
         out.writeframes((np.nan_to_num(scaled) * 32767).astype("<i2").tobytes())

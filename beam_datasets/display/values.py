@@ -34,8 +34,8 @@ def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector 
     inner = strip_sequences(feature)
     if not path or not isinstance(inner, FeaturesDict):
         return None if path else inner
-    below = [name for name in inner if path == name or path.startswith(f"{name}/")]
-    candidates = (feature_at(inner[name], path[len(name) + 1 :]) for name in below)
+    names = [name for name in inner if path == name or path.startswith(f"{name}/")]
+    candidates = (feature_at(inner[name], path[len(name) + 1 :]) for name in names)
     return next((child for child in candidates if child is not None), None)
 
 
@@ -70,11 +70,11 @@ def _quote(value: bytes | str, width: int) -> str:
             text = value.decode("utf-8")
     if len(text) <= width and text_width(repr(text)) <= width:
         return repr(text)
-    counted = f" ... ({len(text):,} {'bytes' if isinstance(text, bytes) else 'characters'})"
-    shown = text[: max(width - len(counted), _MIN_WIDTH)]
-    while len(shown) > 1 and text_width(repr(shown)) + len(counted) > max(width, _MIN_WIDTH):
-        shown = shown[:-1]
-    return repr(shown) + counted
+    size_note = f" ... ({len(text):,} {'bytes' if isinstance(text, bytes) else 'characters'})"
+    prefix = text[: max(width - len(size_note), _MIN_WIDTH)]
+    while len(prefix) > 1 and text_width(repr(prefix)) + len(size_note) > max(width, _MIN_WIDTH):
+        prefix = prefix[:-1]
+    return repr(prefix) + size_note
 
 
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
@@ -100,8 +100,8 @@ def _range(array: Any, feature: FeatureConnector | None) -> str:
         return ""
     if isinstance(feature, LabeledImage):
         classes = np.unique(array).tolist()
-        shown = ", ".join(_format_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
-        return f", classes {shown}" + (", ..." if len(classes) > _SHOWN else "")
+        classes_text = ", ".join(_format_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
+        return f", classes {classes_text}" + (", ..." if len(classes) > _SHOWN else "")
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     if not finite.size:
         return ", no finite number"
@@ -132,9 +132,9 @@ def _format_items(values: list[Any], feature: FeatureConnector | None, width: in
     '[1, 2]'
     """
     each = max(_MIN_WIDTH, width // max(1, min(len(values), _SHOWN)) - 2)
-    shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
-    more = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
-    return cut(f"[{shown}", max(width - len(more), _MIN_WIDTH)) + more
+    items_text = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
+    ending = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
+    return cut(f"[{items_text}", max(width - len(ending), _MIN_WIDTH)) + ending
 
 
 def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:

@@ -85,12 +85,12 @@ def plan_export(
     target = target_dir(to, storage_options)
     if format not in FORMATS:
         hint = instead_of_format("export", format) or did_you_mean(format, FORMATS).strip()
-        known = f"known are {', '.join(FORMATS)}. {hint}".strip()
-        raise BeamDatasetsError(f"unknown format {format!r}; {known}")
+        formats_text = f"known are {', '.join(FORMATS)}. {hint}".strip()
+        raise BeamDatasetsError(f"unknown format {format!r}; {formats_text}")
 
     def located(path: NameOrDir) -> str:
         """Returns the path of a source, with storage options if it is on an object store."""
-        return storage.with_options_if_remote(path, source_storage_options, beside=target)
+        return storage.with_options_if_remote(path, source_storage_options, other_path=target)
 
     job = plan_job(
         located(source) if storage.is_remote(source) else source,
@@ -218,7 +218,7 @@ def staging(plan: ExportPlan) -> Iterator[None]:
 
 def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
-    return watch(plan.staging_dir, None, progress and (lambda made: progress(made.bytes_written)))
+    return watch(plan.staging_dir, None, progress and (lambda amount: progress(amount.bytes_written)))
 
 
 # ------------------------------------------------------------------------------------------------------------- a file
@@ -235,9 +235,9 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     Raises:
         BeamDatasetsError: a record is damaged or cannot be written; it names file, byte and record.
     """
-    planned, filename = plan.split(split), plan.filename(split, shard)
-    start, stop = planned.span(shard)
-    size = max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1)
+    split_plan, filename = plan.split(split), plan.filename(split, shard)
+    start, stop = split_plan.span(shard)
+    size = max(_BLOCK_BYTES * split_plan.num_examples // max(split_plan.num_bytes, 1), 1)
     names = None if plan.lineage.features is None else record_names(plan.info.features)
     make = _checking_media(plan.format.maker(plan.info.features, plan.schema, names), plan.info.features)
     pool, index = ShardPool(""), start
@@ -251,7 +251,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
                 index += len(block)
                 yield block
 
-    output_blocks = (block for run in planned.shard(shard) for block in map_blocks(make, blocks(run), run, pool))
+    output_blocks = (block for run in split_plan.shard(shard) for block in map_blocks(make, blocks(run), run, pool))
     path = storage.join(new_dir(plan.staging_dir), filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
@@ -288,7 +288,7 @@ def _checking_media(make: Make, features: Any) -> Make:
 # ------------------------------------------------------------------------------------------------------------- publish
 
 
-def finish(plan: ExportPlan, written: Sequence[WrittenShard]) -> str:
+def finish(plan: ExportPlan, shards: Sequence[WrittenShard]) -> str:
     """Makes an export visible and returns its directory; done again by the same run it only removes what is staged.
 
     Raises:
@@ -297,15 +297,15 @@ def finish(plan: ExportPlan, written: Sequence[WrittenShard]) -> str:
         AbandonedError: this run was given up.
         BeamDatasetsError: a source was built again in the meantime.
     """
-    files = {split.split: publish.complete_split(split, written) for split in plan.splits}
+    files = {split.split: publish.complete_split(split, shards) for split in plan.splits}
     texts = _make_metadata(plan, files)
     if _is_done(plan, texts):
         storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
         return plan.target
     check_unchanged(plan.sources, plan.lineage)
-    chosen = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
+    checksums = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
     try:
-        staged = publish.stage(plan, texts, chosen)
+        staged = publish.stage(plan, texts, checksums)
         if plan.is_remote:
             decision = runs.decide(plan, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
             runs.commit_all(plan, decision)
@@ -367,8 +367,8 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) 
 
 def _format_metadata(value: dict[str, Any]) -> str:
     """Returns JSON with sorted names, but the splits in their order, and each list of values on one line."""
-    ordered = json.loads(json.dumps(value, sort_keys=True))
-    ordered["splits"] = {name: ordered["splits"][name] for name in value["splits"]}
-    text = json.dumps(ordered, indent=1) + "\n"
+    sorted_value = json.loads(json.dumps(value, sort_keys=True))
+    sorted_value["splits"] = {name: sorted_value["splits"][name] for name in value["splits"]}
+    text = json.dumps(sorted_value, indent=1) + "\n"
     lists = re.compile(r"\[\n *([^\[\]]*)\n *\]")  # of values: a string has no line break
-    return lists.sub(lambda found: re.sub(r"\n *", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
+    return lists.sub(lambda match: re.sub(r"\n *", " ", match[0]).replace("[ ", "[").replace(" ]", "]"), text)

@@ -179,7 +179,9 @@ def json_converter(column: Column, name: str = "") -> Convert:
     if isinstance(column, Items):
         item = json_converter(column.item, name)
         return (
-            numbers_json if is_number(column.item) else lambda value: [item(part) for part in split_items(value, name)]
+            numbers_json
+            if is_number(column.item)
+            else lambda value: [item(values) for values in split_items(value, name)]
         )
     is_numeric, is_text = column.is_numeric, column.kind == "text"
 
@@ -190,7 +192,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
         if is_numeric:
             return numbers_json(np.asarray(value))
         if not isinstance(value, bytes):
-            return [convert(part) for part in value]
+            return [convert(values) for values in value]
         return decode_text(value, name) if is_text else {"b64": base64.b64encode(value).decode()}
 
     return convert
@@ -291,7 +293,7 @@ class WebDataset(Format):
     def check(self, schema: Struct) -> None:
         """Checks that the features' names can be names of files, all different; see `Format.check`."""
         super().check(schema)
-        taken: dict[str, str] = {}
+        names_by_file: dict[str, str] = {}
         for name in (name for name, column in schema.fields.items() if _files(column)):
             file = file_name(name)
             if not file or file.startswith((".", "_")):
@@ -299,18 +301,18 @@ class WebDataset(Format):
                     f"feature {name!r} cannot be a file in a tar file: readers skip such names. "
                     "Name the others (--features), or export it to another format."
                 )
-            if file in taken:
+            if file in names_by_file:
                 raise BeamDatasetsError(
-                    f"features {taken[file]!r} and {name!r} would be the same file, {file!r}: readers ignore the case, "
-                    "and '/' becomes '.'. Name one of them (--features), or export to another format."
+                    f"features {names_by_file[file]!r} and {name!r} would be the same file, {file!r}: readers ignore "
+                    "the case, and '/' becomes '.'. Name one of them (--features), or export to another format."
                 )
-            taken[file] = name
-        for file, name in taken.items():
+            names_by_file[file] = name
+        for file, name in names_by_file.items():
             outer, _, number = file.rpartition(".")
-            if outer in taken and _ITEM.fullmatch(number) and _is_files(schema.fields[taken[outer]]):
+            if outer in names_by_file and _ITEM.fullmatch(number) and _is_files(schema.fields[names_by_file[outer]]):
                 raise BeamDatasetsError(
-                    f"feature {name!r} would be the file of an item of {taken[outer]!r}, {file!r}. Name one of them "
-                    "(--features), or export to another format."
+                    f"feature {name!r} would be the file of an item of {names_by_file[outer]!r}, {file!r}. Name one of "
+                    "them (--features), or export to another format."
                 )
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
@@ -341,8 +343,8 @@ def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
     """Returns the function from an example to its files: name without the key -> content."""
     makers = {name: _files(column) for name, column in schema.fields.items()}
     files = [(name, file_name(name), make) for name, make in makers.items() if make]
-    rest = {name: schema.fields[name] for name, make in makers.items() if not make}
-    as_json = json_converter(Struct(rest)) if rest else None
+    json_fields = {name: schema.fields[name] for name, make in makers.items() if not make}
+    as_json = json_converter(Struct(json_fields)) if json_fields else None
 
     def sample(example: dict[str, Any]) -> dict[str, bytes]:
         """Returns the files of an example, such as {"image.png": b"...", "json": b"{...}"}."""

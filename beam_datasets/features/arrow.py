@@ -109,9 +109,9 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         if not is_list:
             return pa.StructArray.from_arrays(parts, list(fields))
         offsets = parts[0].offsets
-        if not all(part.offsets.equals(offsets) for part in parts):
+        if not all(child.offsets.equals(offsets) for child in parts):
             raise FeatureValueError("the features of an item have different numbers of items", feature=name)
-        items = pa.StructArray.from_arrays([part.values for part in parts], list(fields))
+        items = pa.StructArray.from_arrays([child.values for child in parts], list(fields))
         return pa.ListArray.from_arrays(offsets, items)
     if isinstance(column, Items) and _have_one_shape(values):
         offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())

@@ -286,9 +286,10 @@ class FeatureConnector(abc.ABC):
             FeatureError: the record lacks the feature, or has other values; the text begins with its name.
         """
         kinds = dict(self.lists(name))
-        known = {key: kind for key, kind in kinds.items() if kind is not None}
-        others = example.parse(record) if len(known) < len(kinds) else {}  # of a feature whose class is not known
-        return self.decoder(name)(others | parse_lists(record, known))
+        native_kinds = {key: kind for key, kind in kinds.items() if kind is not None}
+        # The native parser does not read the list of a feature whose class is not known.
+        other_lists = example.parse(record) if len(native_kinds) < len(kinds) else {}
+        return self.decoder(name)(other_lists | parse_lists(record, native_kinds))
 
     def with_decoders(self, decoders: Any, path: str = "") -> FeatureConnector:
         """Returns the feature with decoders in place of connectors.
@@ -315,8 +316,8 @@ class FeatureConnector(abc.ABC):
         Raises:
             ValueError: this feature contains no features.
         """
-        where = path or "the features"
-        raise ValueError(f"{where}: {self!r} contains no features, but decoders names {sorted(decoders)}")
+        label = path or "the features"
+        raise ValueError(f"{label}: {self!r} contains no features, but decoders names {sorted(decoders)}")
 
     def map_leaves(self, function: Callable[[Any], FeatureConnector]) -> FeatureConnector:
         """Returns the feature with `function(leaf)` in place of each feature in it that contains no others."""
@@ -435,11 +436,11 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     """
     if hasattr(feature, "as_numpy_dtype"):  # of TensorFlow
         return to_feature(np.dtype(feature.as_numpy_dtype), name)
-    got = repr(feature)
+    description = repr(feature)
     if isinstance(feature, type) and issubclass(feature, FeatureConnector):
-        got = f"the class {feature.__name__}; write {feature.__name__}(...)"
+        description = f"the class {feature.__name__}; write {feature.__name__}(...)"
     prefix = f"{name}: " if name else ""
-    raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
+    raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {description}")
 
 
 def to_numpy(value: Any) -> Any:
@@ -489,11 +490,11 @@ def to_shape(shape: Any) -> Shape:
     return tuple(None if length is None else integer("a length of the shape", length) for length in shape)
 
 
-def to_names(what: str, names: Any) -> list[str]:
+def to_names(argument: str, names: Any) -> list[str]:
     """Returns the argument `names` as a list of strings.
 
     Args:
-        what: the name of the argument, for the error.
+        argument: the name of the argument, for the error.
         names: an iterable of strings.
 
     Raises:
@@ -501,7 +502,7 @@ def to_names(what: str, names: Any) -> list[str]:
     """
     name_list = names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
     if not isinstance(name_list, list) or not all(isinstance(name, str) for name in name_list):
-        raise TypeError(f"{what}: expected a list of names, such as ['a', 'b'], got {name_list!r}")
+        raise TypeError(f"{argument}: expected a list of names, such as ['a', 'b'], got {name_list!r}")
     return name_list
 
 
@@ -626,19 +627,19 @@ class FastPathSpec:
 
 
 def native_encoder(
-    fields: Sequence[tuple[str, str, FeatureConnector, Encode]], fallback: Encode, *, whole: bool = False
+    fields: Sequence[tuple[str, str, FeatureConnector, Encode]], fallback: Encode, *, as_record: bool = False
 ) -> Encode | None:
     """Returns the native function from a dict to its serialized map entries; None if the native module is missing.
 
     Args:
         fields: (key in the dict, name in the record, feature, encoder) of each field, in the order of the record.
         fallback: the Python function for any value that is not a plain dict of these fields.
-        whole: whether the function returns the whole record instead of its entries.
+        as_record: whether the function returns the whole record instead of its entries.
     """
     if core is None:
         return None
     rows = [_describe_native_field(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
-    encoder: Encode = core.encoder(rows, fallback, _TYPES, whole)
+    encoder: Encode = core.encoder(rows, fallback, _TYPES, as_record)
     return encoder
 
 

@@ -88,7 +88,7 @@ class BBoxFeature(Leaf):
             FeatureTypeError: the returned function raises it if the value does not contain numbers, or is masked.
             FeatureValueError: the returned function raises it if the numbers do not fit `bbox_format`.
         """
-        relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
+        relative, has_ordered_corners = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
         def check(value: Any) -> list[Any]:
             """Returns the four numbers of a box, after checking them."""
@@ -105,7 +105,7 @@ class BBoxFeature(Leaf):
                     raise FeatureValueError(f"a relative box has floats, not {numbers}", feature=path)
                 if relative and not all(0 <= number <= 1 for number in numbers):
                     raise FeatureValueError(f"a relative box has numbers from 0 to 1, not {numbers}", feature=path)
-                if ordered and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
+                if has_ordered_corners and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
                     raise FeatureValueError(
                         f"a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}", feature=path
                     )

@@ -68,7 +68,7 @@ class ClassLabel(Leaf):
         names_file: str | os.PathLike[str] | None = None,
         doc: DocArg = None,
     ) -> None:
-        if sum(given is not None for given in (num_classes, names, names_file)) > 1:
+        if sum(argument is not None for argument in (num_classes, names, names_file)) > 1:
             raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
         if names_file is not None:
             names = parse_names(storage.read_bytes(os.fspath(names_file)).decode("utf-8"))
@@ -236,10 +236,10 @@ class ClassLabel(Leaf):
         if self.num_classes not in (None, 0, len(names)):
             raise MetadataError(f"{file} has {len(names)} names for the {self.num_classes} classes of features.json")
         try:
-            named = ClassLabel(names=names)
+            labeled = ClassLabel(names=names)
         except ValueError as error:
             raise MetadataError(f"{file}: {error}") from error
-        return self._copy_with(num_classes=named.num_classes, label_names=named.label_names)
+        return self._copy_with(num_classes=labeled.num_classes, label_names=labeled.label_names)
 
     def __repr__(self) -> str:
         return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"

@@ -263,14 +263,14 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         raise TypeError(f"{path or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding")
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
-    wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
+    selected = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
     if not isinstance(feature, FeaturesDict):
         raise ValueError(
-            f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(wanted)}"
+            f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(selected)}"
         )
-    feature.check_names(wanted, path, "partial decoding")
+    feature.check_names(selected, path, "partial decoding")
     return feature.with_features(
-        {name: select(feature[name], child, join(path, name)) for name, child in wanted.items()}
+        {name: select(feature[name], child, join(path, name)) for name, child in selected.items()}
     )
 
 

@@ -78,9 +78,9 @@ class FeaturesDict(FeatureConnector):
         try:
             return self.features[name]
         except KeyError:
-            known = ", ".join(map(repr, self.features)) or "none"
+            names = ", ".join(map(repr, self.features)) or "none"
             raise FeatureKeyError(
-                f"no feature {name!r}; known are {known}.{did_you_mean(name, self.features)}"
+                f"no feature {name!r}; known are {names}.{did_you_mean(name, self.features)}"
             ) from None
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
@@ -112,13 +112,13 @@ class FeaturesDict(FeatureConnector):
         """Returns '': the features of a dict have their own names in a record."""
         return ""
 
-    def check_names(self, names: Iterable[Any], path: str, what: str) -> None:
+    def check_names(self, names: Iterable[Any], path: str, argument: str) -> None:
         """Checks that the dict has all features of some names.
 
         Args:
             names: the names.
             path: the name of the dict, with slashes; '' for the top.
-            what: the argument that contains the names, for the error: 'decoders' or 'partial decoding'.
+            argument: the argument that contains the names, for the error: 'decoders' or 'partial decoding'.
 
         Raises:
             ValueError: a name is unknown.
@@ -129,8 +129,8 @@ class FeaturesDict(FeatureConnector):
         hint = did_you_mean(unknown[0], [*self, *(name for name, _, _ in self.leaves(""))])
         if "/" in f"{unknown[0]}{hint}":
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
-        below = f" below {path}" if path else ""
-        raise ValueError(f"{what}{below} names {unknown}; the features are {sorted(self)}.{hint}")
+        location = f" below {path}" if path else ""
+        raise ValueError(f"{argument}{location} names {unknown}; the features are {sorted(self)}.{hint}")
 
     def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeaturesDict:
         """Returns the dict with decoders in place of connectors, by name; see `with_decoders`."""
@@ -169,20 +169,22 @@ class FeaturesDict(FeatureConnector):
 
     def record_encoder(self) -> Encode:
         """Returns the function from an example, a dict of values, to its record."""
-        return self._encoder("", whole=True)
+        return self._encoder("", as_record=True)
 
-    def _encoder(self, name: str, *, whole: bool = False) -> Encode:
+    def _encoder(self, name: str, *, as_record: bool = False) -> Encode:
         """Returns the function that encodes a dict of values, a native one if entries need no sorting.
 
         Args:
             name: the feature's name in the record; '' for the top.
-            whole: whether the function returns the whole record instead of its serialized map entries.
+            as_record: whether the function returns the whole record instead of its serialized map entries.
         """
         check_unique(self.wire_names(name), name)
         names = {key: sorted(map(str.encode, feature.wire_names(join(name, key)))) for key, feature in self.items()}
         order = sorted(self.items(), key=lambda item: names[item[0]][:1])
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
-        native_fields = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
+        native_fields = [
+            (key, join(name, key), feature, encode_field) for (key, feature), (_, encode_field) in zip(order, fields)
+        ]
         check = _keys_checker(frozenset(self.features), name)
         wire = [each for key, _ in order for each in names[key]]
         in_order = wire == sorted(wire)
@@ -192,11 +194,11 @@ class FeaturesDict(FeatureConnector):
             """Returns the map entries of a dict of values."""
             if type(value) is not dict or value.keys() != expected:
                 check(value)
-            parts = [part(value[key]) for key, part in fields]
+            parts = [encode_field(value[key]) for key, encode_field in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
-        native = native_encoder(native_fields, encode, whole=whole) if in_order else None
-        return native or ((lambda value: record(encode(value))) if whole else encode)
+        native = native_encoder(native_fields, encode, as_record=as_record) if in_order else None
+        return native or ((lambda value: record(encode(value))) if as_record else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes the dicts that are items of `rank` sequences; see `RowsEncode`."""
@@ -208,7 +210,9 @@ class FeaturesDict(FeatureConnector):
             for item in items:
                 if type(item) is not dict or item.keys() != expected:
                     check(item)
-            return [entry for key, part in fields for entry in part([item[key] for item in items], lengths)]
+            return [
+                entry for key, encode_field in fields for entry in encode_field([item[key] for item in items], lengths)
+            ]
 
         return encode
 
@@ -335,7 +339,7 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
         FeatureTypeError: the returned function raises it if the value is not a mapping.
         FeatureKeyError: the returned function raises it if a name is missing or unknown.
     """
-    where = f"{path}: " if path else ""
+    prefix = f"{path}: " if path else ""
 
     def check(value: Any) -> None:
         """Raises the error of a value that is not a mapping with exactly the expected names."""
@@ -343,12 +347,12 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
             keys = set(value.keys())
         except AttributeError:
             raise FeatureTypeError(
-                f"{where}{type(value).__name__} is not a dict of the features {sorted(expected)}"
+                f"{prefix}{type(value).__name__} is not a dict of the features {sorted(expected)}"
             ) from None
         missing, extra = sorted(expected - keys), sorted(map(str, keys - expected))
         if missing or extra:
             problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
-            raise FeatureKeyError(f"{where}the example's features differ from the dataset's: {', '.join(problem)}")
+            raise FeatureKeyError(f"{prefix}the example's features differ from the dataset's: {', '.join(problem)}")
 
     return check
 

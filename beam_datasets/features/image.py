@@ -229,10 +229,10 @@ class Image(Leaf):
         channels, dtype = _MODES.get(picture.mode, 0), "uint16" if picture.mode.startswith("I") else "uint8"
         if picture.mode == "P" and "transparency" in picture.info:
             channels = 4
-        wanted = (self.shape or (0,))[-1] or channels
-        if not channels or (channels, dtype) != (wanted, dtype_name(self.dtype)):
+        expected_channels = (self.shape or (0,))[-1] or channels
+        if not channels or (channels, dtype) != (expected_channels, dtype_name(self.dtype)):
             raise FeatureValueError(
-                f"the image has the mode {picture.mode!r}; the feature has {self.dtype} and {wanted} "
+                f"the image has the mode {picture.mode!r}; the feature has {self.dtype} and {expected_channels} "
                 "channels. Convert it first, as by image.convert('RGB')",
                 feature=path,
             )

@@ -69,8 +69,8 @@ def encoder_version(kind: str) -> str:
     'imagecodecs'
     """
     codecs = _import_imagecodecs()
-    part = codecs.jpeg8_version() if kind == "jpeg" else codecs.png_version()
-    return f"imagecodecs {codecs.__version__} ({part})"
+    codec_version = codecs.jpeg8_version() if kind == "jpeg" else codecs.png_version()
+    return f"imagecodecs {codecs.__version__} ({codec_version})"
 
 
 def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[Any]]:

@@ -37,7 +37,7 @@ def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
     >>> shape_fits((3, 2), (None, 2)), shape_fits((3,), (None, 2))
     (True, False)
     """
-    return len(shape) == len(expected) and all(want is None or want == got for got, want in zip(shape, expected))
+    return len(shape) == len(expected) and all(want is None or want == length for length, want in zip(shape, expected))
 
 
 def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
@@ -203,12 +203,12 @@ def _to_plain_lists(value: Any) -> Any:
 
 
 def _convert_items(
-    given: NDArray[Any], dtype: np.dtype[Any], path: str, expected: str, advice: str, *, allow_rounding: bool
+    numbers: NDArray[Any], dtype: np.dtype[Any], path: str, expected: str, advice: str, *, allow_rounding: bool
 ) -> NDArray[Any]:
     """Returns an array of numbers of any type as an array of the dtype, which must hold each of them exactly.
 
     Args:
-        given: an array of numbers, or of objects that are numbers.
+        numbers: an array of numbers, or of objects that are numbers.
         dtype: the dtype of the result.
         path: the feature, for errors.
         expected: the expectation of floats in errors, such as "a number that {} holds", with {} for the dtype.
@@ -218,11 +218,11 @@ def _convert_items(
     Raises:
         FeatureError: a number does not fit the dtype, or an item is not a number.
     """
-    cast = None if given.dtype.kind not in "biuf" else _cast_if_exact(given, dtype, allow_rounding=allow_rounding)
+    cast = None if numbers.dtype.kind not in "biuf" else _cast_if_exact(numbers, dtype, allow_rounding=allow_rounding)
     if cast is not None:
         return cast
-    items, result = given.astype(object), np.empty(given.shape, dtype)
-    for index in np.ndindex(given.shape):
+    items, result = numbers.astype(object), np.empty(numbers.shape, dtype)
+    for index in np.ndindex(numbers.shape):
         number, at = _to_comparable(items[index], dtype, path), f" at index {index}" if index else ""
         if dtype.kind in "biu":
             result[index] = _to_integer(number, dtype, path, at)
@@ -233,35 +233,35 @@ def _convert_items(
     return result
 
 
-def _cast_if_exact(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
+def _cast_if_exact(numbers: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
     """Returns an array of numbers as an array of the dtype; None unless it certainly holds all of them exactly.
 
     Args:
-        given: an array of bools, integers or floats.
+        numbers: an array of bools, integers or floats.
         dtype: the dtype of the result.
         allow_rounding: whether rounded floats are allowed; only an overflow to infinity is then inexact.
     """
-    if given.dtype == dtype or not given.size:
-        return given.astype(dtype, copy=False)
-    if dtype.kind in "biu" and given.dtype.kind != "b":
-        if given.dtype.kind == "f" and not np.isfinite(given).all():
+    if numbers.dtype == dtype or not numbers.size:
+        return numbers.astype(dtype, copy=False)
+    if dtype.kind in "biu" and numbers.dtype.kind != "b":
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
             return None
         low, high = _integer_limits(dtype)
-        if int(given.min()) < low or int(given.max()) > high:
+        if int(numbers.min()) < low or int(numbers.max()) > high:
             return None
     is_float = dtype.kind not in "biu"
-    is_compared_as_float = is_float and not allow_rounding and given.dtype.kind in "iu"
-    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _FIRST_INEXACT_INTEGER:
+    is_compared_as_float = is_float and not allow_rounding and numbers.dtype.kind in "iu"
+    if is_compared_as_float and max(-int(numbers.min()), int(numbers.max())) >= _FIRST_INEXACT_INTEGER:
         return None  # different numbers would be equal
     with np.errstate(over="ignore", invalid="ignore"):
-        result = given.astype(dtype)
+        result = numbers.astype(dtype)
     if is_float and allow_rounding:
-        is_held = ~np.isinf(result) | np.isinf(given)
+        is_held = ~np.isinf(result) | np.isinf(numbers)
     else:
-        is_held = given == (
-            result.astype(given.dtype if given.dtype.kind == "f" else np.float64) if is_float else result
+        is_held = numbers == (
+            result.astype(numbers.dtype if numbers.dtype.kind == "f" else np.float64) if is_float else result
         )
-    return result if is_held.all() or (is_held | (given != given)).all() else None
+    return result if is_held.all() or (is_held | (numbers != numbers)).all() else None
 
 
 def _to_integer(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
@@ -338,9 +338,9 @@ def _to_comparable(item: Any, dtype: np.dtype[Any], path: str) -> Any:
         raise FeatureTypeError(
             f"{_shorten_repr(item)} is complex; expected {dtype}. Store .real and .imag", feature=path
         )
-    what = "text" if isinstance(item, (str, bytes)) else type(item).__name__
+    description = "text" if isinstance(item, (str, bytes)) else type(item).__name__
     raise FeatureTypeError(
-        f"{_shorten_repr(item)} is {what}; expected {dtype}. Convert it to a number first", feature=path
+        f"{_shorten_repr(item)} is {description}; expected {dtype}. Convert it to a number first", feature=path
     )
 
 
@@ -349,21 +349,21 @@ def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
-def _raise_inexact(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
+def _raise_inexact(path: str, expected: str, number: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
     """Raises FeatureValueError for a number that would change when it is stored.
 
     Args:
         path: the feature.
         expected: the expected value, such as "an integer".
-        given: the number.
+        number: the number.
         stored: the number that would be stored in its place.
         advice: a sentence with a remedy.
         at: the position of the number in the value, such as " at index (0, 1)".
     """
-    given = given.item() if isinstance(given, np.generic) else given
+    number = number.item() if isinstance(number, np.generic) else number
     raise FeatureValueError(
         expected=str(expected),
-        got=f"{_shorten_repr(given)}{at}, which would be stored as {stored}",
+        got=f"{_shorten_repr(number)}{at}, which would be stored as {stored}",
         advice=str(advice),
         feature=path,
     )
@@ -584,8 +584,8 @@ def unpackers(
         try:
             return array.reshape(target)
         except ValueError:
-            wanted = f"which do not have the shape {shape}" if shape else "expected one"
-            raise FeatureValueError(f"the record has {array.size} values, {wanted}", feature=path) from None
+            problem = f"which do not have the shape {shape}" if shape else "expected one"
+            raise FeatureValueError(f"the record has {array.size} values, {problem}", feature=path) from None
 
     def unpack(values: Any) -> Any:
         """Returns the array of the item in a list of values; for shape (), the only value."""

@@ -137,8 +137,8 @@ def select_stored(feature: FeatureConnector, paths: set[str], path: str = "") ->
     """
     if isinstance(feature, FeaturesDict):
         children = {name: select_stored(child, paths, join(path, name)) for name, child in feature.items()}
-        kept = {name: child for name, child in children.items() if child is not None}
-        return FeaturesDict(kept) if kept else None
+        selected = {name: child for name, child in children.items() if child is not None}
+        return FeaturesDict(selected) if selected else None
     if isinstance(feature, Sequence):  # a Video and a Dataset too, which are stored as sequences are
         item = select_stored(feature.feature, paths, path)
         return None if item is None else _push_sequence_inward(item, feature.length)

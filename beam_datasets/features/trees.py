@@ -133,23 +133,26 @@ def find_difference(one: Any, other: Any, name: str = "") -> str | None:
     >>> find_difference(Tensor(shape=(2,), dtype=np.int64), Tensor(shape=(3,), dtype=np.int64), "a")
     "feature 'a' is Tensor(shape=(2,), dtype=int64) in the first, Tensor(shape=(3,), dtype=int64) in the second"
     """
-    where = f"feature {name!r}" if name else "the examples"
+    label = f"feature {name!r}" if name else "the examples"
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
-        for missing, there, which in ((set(one) - set(other), one, "first"), (set(other) - set(one), other, "second")):
+        for missing, children, ordinal in (
+            (set(one) - set(other), one, "first"),
+            (set(other) - set(one), other, "second"),
+        ):
             if missing:
                 first_missing = min(missing)
-                return f"feature {join(name, first_missing)!r}, {there[first_missing]!r}, is in the {which} only"
+                return f"feature {join(name, first_missing)!r}, {children[first_missing]!r}, is in the {ordinal} only"
         differences = (find_difference(one[child], other[child], join(name, child)) for child in one)
         return next(filter(None, differences), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
         if one.length == other.length:
             return find_difference(one.feature, other.feature, name)
-        return f"{where} has length={one.length} in the first, length={other.length} in the second"
+        return f"{label} has length={one.length} in the first, length={other.length} in the second"
     if one.label_files("x") != other.label_files("x"):
         first_names, second_names = _format_class_names(one), _format_class_names(other)
-        return f"{where} has other class names: {first_names} in the first, {second_names} in the second"
+        return f"{label} has other class names: {first_names} in the first, {second_names} in the second"
     is_equal = one == other or _scalar_to_tensor(one) == _scalar_to_tensor(other)
-    return None if is_equal else f"{where} is {one!r} in the first, {other!r} in the second"
+    return None if is_equal else f"{label} is {one!r} in the first, {other!r} in the second"
 
 
 def _scalar_to_tensor(feature: Any) -> Any:

@@ -215,8 +215,8 @@ def _text_of_timestamp(number: int, per_second: int, *, has_zone: bool) -> str:
         per_second: units in a second.
         has_zone: whether to add the offset of UTC.
     """
-    day, rest = divmod(number, _DAY * per_second)
-    return f"{_text_of_day(day)}T{_text_of_seconds(rest, per_second)}{'+00:00' * has_zone}"
+    day, remainder = divmod(number, _DAY * per_second)
+    return f"{_text_of_day(day)}T{_text_of_seconds(remainder, per_second)}{'+00:00' * has_zone}"
 
 
 def _text_of_day(day: int) -> str:
@@ -227,9 +227,9 @@ def _text_of_day(day: int) -> str:
 
 def _text_of_seconds(number: int, per_second: int) -> str:
     """Returns a time of day, which may be negative or above 24 hours, with six or nine digits if it has a fraction."""
-    seconds, rest = divmod(abs(number), per_second)
-    digits = 9 if rest * 10**6 % per_second else 6
-    fraction = f".{rest * 10**digits // per_second:0{digits}d}" if rest else ""
+    seconds, remainder = divmod(abs(number), per_second)
+    digits = 9 if remainder * 10**6 % per_second else 6
+    fraction = f".{remainder * 10**digits // per_second:0{digits}d}" if remainder else ""
     return f"{'-' * (number < 0)}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 
@@ -239,8 +239,8 @@ def duration_text(number: int, per_second: int) -> str:
     >>> duration_text(-1, 1000), duration_text(3 * 86400 + 1, 1)
     ('-1 day, 23:59:59.999000', '3 days, 0:00:01')
     """
-    days, rest = divmod(number, _DAY * per_second)
-    text = _text_of_seconds(rest, per_second)
+    days, remainder = divmod(number, _DAY * per_second)
+    text = _text_of_seconds(remainder, per_second)
     time = text[1:] if text.startswith("0") else text
     return f"{days} day{'s' * (abs(days) != 1)}, {time}" if days else time
 
@@ -251,5 +251,5 @@ def pandas_duration_text(number: int, per_second: int) -> str:
     >>> pandas_duration_text(-1, 10**9), pandas_duration_text(10**9, 10**9)
     ('-1 days +23:59:59.999999999', '0 days 00:00:01')
     """
-    days, rest = divmod(number, _DAY * per_second)
-    return f"{days} days {'+' * (days < 0)}{_text_of_seconds(rest, per_second)}"
+    days, remainder = divmod(number, _DAY * per_second)
+    return f"{days} days {'+' * (days < 0)}{_text_of_seconds(remainder, per_second)}"

@@ -61,18 +61,18 @@ def leaf_paths(schema: Any) -> list[tuple[str, Any]]:
     import pyarrow as pa
 
     leaves = []
-    left = [(field.name, field.type) for field in reversed(list(schema))]
-    while left:
-        path, kind = left.pop()
+    pending = [(field.name, field.type) for field in reversed(list(schema))]
+    while pending:
+        path, kind = pending.pop()
         if isinstance(kind, pa.BaseExtensionType):
-            left.append((path, kind.storage_type))
+            pending.append((path, kind.storage_type))
         elif pa.types.is_struct(kind):
             fields = [kind.field(i) for i in range(kind.num_fields)]
-            left += [(f"{path}/{field.name}", field.type) for field in reversed(fields)]
+            pending += [(f"{path}/{field.name}", field.type) for field in reversed(fields)]
         elif pa.types.is_map(kind):
-            left += [(f"{path}[]/value", kind.item_type), (f"{path}[]/key", kind.key_type)]
+            pending += [(f"{path}[]/value", kind.item_type), (f"{path}[]/key", kind.key_type)]
         elif pa.types.is_nested(kind):
-            left.append((f"{path}[]", kind.field(0).type))
+            pending.append((f"{path}[]", kind.field(0).type))
         else:
             leaves.append((path, kind))
     return leaves

@@ -85,7 +85,7 @@ def has_plain_values(kind: Any) -> bool:
     return not (is_other or isinstance(kind, pa.BaseExtensionType))
 
 
-def python_values(array: Any, place: Place) -> list[Any]:
+def python_values(array: Any, location: Place) -> list[Any]:
     """Returns the values of an Arrow array as Python objects, with None for null.
 
     Structs are dicts, lists and tensors lists, maps lists of {"key": ..., "value": ...}, and times as in
@@ -93,7 +93,7 @@ def python_values(array: Any, place: Place) -> list[Any]:
 
     Args:
         array: the Arrow array.
-        place: path and field of the values, which decide about files, times and maps.
+        location: path and field of the values, which decide about files, times and maps.
 
     Raises:
         ValueError: a value has no Python object: a text that is not UTF-8, or a date out of range.
@@ -107,19 +107,19 @@ def python_values(array: Any, place: Place) -> list[Any]:
             values: list[Any] = array.to_pylist()
             return values
     if isinstance(kind, pa.BaseExtensionType):
-        return _of_extension(array, place)
+        return _of_extension(array, location)
     if types.is_dictionary(kind):
-        return python_values(array.dictionary_decode(), place)
+        return python_values(array.dictionary_decode(), location)
     if types.is_run_end_encoded(kind):
-        return python_values(pc.run_end_decode(array), place)
+        return python_values(pc.run_end_decode(array), location)
     if types.is_struct(kind):
-        return _of_structs(array, place)
+        return _of_structs(array, location)
     if types.is_map(kind):
-        return _of_maps(array, place)
+        return _of_maps(array, location)
     if types.is_nested(kind) and not types.is_union(kind):
-        return _of_lists(array, place)
+        return _of_lists(array, location)
     if types.is_temporal(kind):
-        return values_of_times(array, place.way_of_times)
+        return values_of_times(array, location.way_of_times)
     return _of_scalars(array)
 
 
@@ -138,7 +138,7 @@ def items_of(array: Any) -> Any:
             array = array.dictionary_decode()
         elif types.is_map(array.type):
             start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
-            parts = [part.slice(start, stop - start) for part in (array.keys, array.items)]
+            parts = [entries.slice(start, stop - start) for entries in (array.keys, array.items)]
             array = pa.StructArray.from_arrays(parts, ["key", "value"])
         elif types.is_nested(array.type):
             array = array.flatten()
@@ -176,16 +176,16 @@ def _check_utf8(array: Any) -> None:
             raise ValueError(f"expected UTF-8, got {byte} ({error.reason})") from None
 
 
-def _of_structs(array: Any, place: Place) -> list[Any]:
+def _of_structs(array: Any, location: Place) -> list[Any]:
     """Returns structs as dicts; those of files as their bytes if the field is text.
 
     Raises:
         ValueError: a value of a field cannot be read, or a file has a path but no content.
     """
     names = [array.type.field(i).name for i in range(array.type.num_fields)]
-    columns = [python_values(column, place.member(name)) for name, column in zip(names, array.flatten())]
+    columns = [python_values(column, location.member(name)) for name, column in zip(names, array.flatten())]
     values: list[Any] = [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(len(array))]
-    field = place.field
+    field = location.field
     if field is not None and field.kind == "string" and (field.source == FILE or is_file(array.type)):
         values = [_content(value) for value in values]
     return with_nulls(values, array)
@@ -203,7 +203,7 @@ def _content(file: dict[str, Any]) -> bytes | None:
     return content
 
 
-def _of_lists(array: Any, place: Place) -> list[Any]:
+def _of_lists(array: Any, location: Place) -> list[Any]:
     """Returns the lists of any list type; their items are converted in one call."""
     import pyarrow as pa
 
@@ -218,28 +218,28 @@ def _of_lists(array: Any, place: Place) -> list[Any]:
     else:  # list_view
         starts = array.offsets.to_pylist()
         stops = [start + size for start, size in zip(starts, array.sizes.to_pylist())]
-    return with_nulls([*_slice_lists(array.values, starts, stops, place.item())], array)
+    return with_nulls([*_slice_lists(array.values, starts, stops, location.item())], array)
 
 
-def _slice_lists(values: Any, starts: list[int], stops: list[int], place: Place) -> Iterator[list[Any]]:
+def _slice_lists(values: Any, starts: list[int], stops: list[int], location: Place) -> Iterator[list[Any]]:
     """Yields the list of values [start, stop) for each list; all values are converted in one call.
 
     Args:
         values: Arrow array of the values of all lists.
         starts: the index of the first value of each list.
         stops: the index after the last value of each list.
-        place: the place of the items.
+        location: the place of the items.
     """
     first, last = min(starts, default=0), max(stops, default=0)
-    items = python_values(values.slice(first, last - first), place)
+    items = python_values(values.slice(first, last - first), location)
     return (items[start - first : stop - first] for start, stop in zip(starts, stops))
 
 
-def _of_maps(array: Any, place: Place) -> list[Any]:
+def _of_maps(array: Any, location: Place) -> list[Any]:
     """Returns maps as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text."""
     offsets = array.offsets.to_pylist()
     starts, stops = offsets[:-1], offsets[1:]
-    entry = place.item()
+    entry = location.item()
     pairs = zip(
         _slice_lists(array.keys, starts, stops, entry.member("key")),
         _slice_lists(array.items, starts, stops, entry.member("value")),
@@ -249,21 +249,21 @@ def _of_maps(array: Any, place: Place) -> list[Any]:
     return with_nulls([[{"key": k, "value": v} for k, v in zip(keys, values)] for keys, values in pairs], array)
 
 
-def _of_extension(array: Any, place: Place) -> list[Any]:
+def _of_extension(array: Any, location: Place) -> list[Any]:
     """Returns the values of an Arrow extension array; for an unknown type, the values of its storage."""
     import pyarrow.compute as pc
 
     name, storage = array.type.extension_name, array.storage
     if name == EXACT_TIME:
-        return values_of_exact_times(array, place.way_of_times)
+        return values_of_exact_times(array, location.way_of_times)
     if name == "arrow.uuid":
-        return [value and str(uuid.UUID(bytes=value)) for value in python_values(storage, place)]
+        return [value and str(uuid.UUID(bytes=value)) for value in python_values(storage, location)]
     if name == "arrow.bool8":
-        return python_values(pc.not_equal(storage, 0), place)
-    if name == "arrow.fixed_shape_tensor" and not (place.is_json or place.is_scalar):
+        return python_values(pc.not_equal(storage, 0), location)
+    if name == "arrow.fixed_shape_tensor" and not (location.is_json or location.is_scalar):
         shape, order = tensor_shape(array.type)
         return [
             None if value is None else np.array(value, object).reshape(shape).transpose(order).tolist()
-            for value in python_values(storage, place)
+            for value in python_values(storage, location)
         ]
-    return python_values(storage, place)
+    return python_values(storage, location)

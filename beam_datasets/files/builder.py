@@ -146,17 +146,17 @@ def reason_of(problem: str) -> str:
     return text[:start] + _VALUES.sub("...", text[start:]).partition(";")[0].partition(" (")[0][:MAX_REASON]
 
 
-def place_of(file: InputFile, place: Place, offset: int) -> object:
+def place_of(file: InputFile, position: Place, offset: int) -> object:
     """Returns an object whose text names file and position of a row; a line number is counted only when it is shown.
 
     Args:
         file: the file.
-        place: position of the row: a text, a line number from 1, '' for none, or None for the line at `offset`.
-        offset: byte offset of the row in the file; used only if `place` is None.
+        position: position of the row: a text, a line number from 1, '' for none, or None for the line at `offset`.
+        offset: byte offset of the row in the file; used only if `position` is None.
     """
-    if place is None:
+    if position is None:
         return LineAt(file, offset)
-    text = f"line {place}" if isinstance(place, int) else place
+    text = f"line {position}" if isinstance(position, int) else position
     return f"{file.path}{text and ', '}{text}"
 
 
@@ -188,19 +188,19 @@ class RowReader:
 
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
         """Yields an `Item` for each row of a piece, or `Bad` for a row that cannot be used."""
-        read_image = partial(image_of, beside=piece.file.path, options=self.images)
-        read_sound = partial(sound_of, beside=piece.file.path)
-        dropped = self.dropped if self.key is None else self.dropped | {self.key}
+        read_image = partial(image_of, referring_path=piece.file.path, options=self.images)
+        read_sound = partial(sound_of, referring_path=piece.file.path)
+        dropped_columns = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
             read_media: Any = lambda value, field, path: (  # noqa: E731
                 read_sound(value, field.sound, path) if field.kind == "audio" else read_image(value, field, path)
             )
             convert = row_converter(
-                self.fields, dropped, image=read_media, missing=self.missing, numerals=self.numerals
+                self.fields, dropped_columns, image=read_media, missing=self.missing, numerals=self.numerals
             )
         is_text = self.missing is not None
-        add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
+        add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped_columns, is_text=is_text)
         for number, position, row in self.rows(piece):
             try:
                 if isinstance(row, str):
@@ -309,9 +309,9 @@ def read_and_record_keys(piece: Any, read: Callable[[Any], Iterator[Any]], folde
     write_keys()
 
 
-def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
+def _checksum_of(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
     """Yields (name, checksum) of a (name, file) pair."""
-    yield named[0], checksum(named[1])
+    yield named_file[0], checksum(named_file[1])
 
 
 def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
@@ -353,12 +353,12 @@ def report(counters: Mapping[str, Any]) -> list[str]:
         name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
     }
     bad_rows = left_out(counters)
-    others = sorted(what for what in file_counters if not what.startswith(_LEFT_OUT))
-    texts = [f"{what}: {file_counters[what]:,}" for what in others]
+    reported_names = sorted(counter for counter in file_counters if not counter.startswith(_LEFT_OUT))
+    texts = [f"{counter}: {file_counters[counter]:,}" for counter in reported_names]
     if bad_rows:
         reasons = "".join(f"\n  {each['number']:,}: {each['reason']}" for each in bad_rows)
-        shown = "".join(f"\n  {text}" for text in _examples(file_counters, bad_rows))
-        texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{shown}")
+        example_lines = "".join(f"\n  {text}" for text in _examples(file_counters, bad_rows))
+        texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{example_lines}")
     return texts
 
 
@@ -386,9 +386,9 @@ def _examples(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, 
         file_counters: the counters of files, without the namespace `files/`.
         bad_rows: the result of `left_out`.
     """
-    shown = sorted({each["example"] for each in bad_rows} - {""})[:MAX_REASONS]
-    noted = {text for what, texts in file_counters.items() if what.startswith(_EXAMPLES) for text in texts}
-    return sorted([*shown, *sorted(noted.difference(shown))[: max(0, SHOWN - len(shown))]])
+    reasons = sorted({each["example"] for each in bad_rows} - {""})[:MAX_REASONS]
+    noted = {text for counter, texts in file_counters.items() if counter.startswith(_EXAMPLES) for text in texts}
+    return sorted([*reasons, *sorted(noted.difference(reasons))[: max(0, SHOWN - len(reasons))]])
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:
@@ -468,13 +468,13 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     def _reasons_of_first_rows(self) -> str:
         """Returns why the rows of the first units are left out; '' if none are, or if they cannot be read again."""
         try:
-            with counted_here() as counted:
+            with counted_here() as counts:
                 for source in self.split_generators(None).values():
                     for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
                         next(iter(source.read(unit)), None)
         except BeamDatasetsError:  # the error of the run itself is raised, which this one would hide
             return ""
-        return "\n".join(report({f"files/{name}": value for name, value in counted.items()}))
+        return "\n".join(report({f"files/{name}": value for name, value in counts.items()}))
 
     def _generate_in_process(self, sources: Mapping[str, SourceUnits], options: BuildOptions) -> str:
         """Generates the dataset without Beam, and reports the counters of the files; returns the directory.
@@ -484,10 +484,10 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
             options: what is asked for; `counters` is called with a dict from the name of each counter, such as
                 "files/bad_rows", to its number or text.
         """
-        with counted_here() as counted:
+        with counted_here() as counts:
             directory = super()._generate_in_process(sources, options)
         if options.counters:
-            options.counters({f"files/{name}": value for name, value in counted.items()})
+            options.counters({f"files/{name}": value for name, value in counts.items()})
         return directory
 
 
@@ -564,8 +564,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
-        whole = SourceUnits(files, _checksum_of) if self._trial_examples is None else None  # a trial reads few rows
-        return replace(super()._complete_options(options), inputs=inputs, checksums=whole)
+        source_units = (
+            SourceUnits(files, _checksum_of) if self._trial_examples is None else None
+        )  # a trial reads few rows
+        return replace(super()._complete_options(options), inputs=inputs, checksums=source_units)
 
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory.
@@ -579,9 +581,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             if self._key is None:
                 raise
             places = self.find_rows(error)
-            shown = "\n  ".join([" The rows:", *places]) if places else ""
+            location_lines = "\n  ".join([" The rows:", *places]) if places else ""
             raise error.with_message(
-                f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
+                f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{location_lines}"
             ) from None
 
     def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
@@ -593,12 +595,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return None
 
     def only_new(
-        self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
+        self, published_inputs: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
     ) -> list[str]:
         """Leaves out the files of which a published version was built; takes its key and the types of its columns.
 
         Args:
-            known: the files that the published version was built from.
+            published_inputs: the files that the published version was built from.
             take_changed: whether files that have changed since are taken.
             compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
@@ -609,23 +611,23 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: rows would get keys or splits by other options than those of the published version.
         """
-        if self._key is None and known.key:
-            self._key = known.key.removeprefix("--key ")
+        if self._key is None and published_inputs.key:
+            self._key = published_inputs.key.removeprefix("--key ")
             self.published_key = self._key
-        known.check_options(Inputs({}, {}, *self._row_options))
-        self._known_files = known.files.keys()
-        old = {name: file for name, file in self._named_files() if name in known.files}
-        if compare_checksums and (unknown := sorted(name for name in old if name not in known.checksums)):
+        published_inputs.check_options(Inputs({}, {}, *self._row_options))
+        self._known_files = published_inputs.files.keys()
+        old = {name: file for name, file in self._named_files() if name in published_inputs.files}
+        if compare_checksums and (unknown := sorted(name for name in old if name not in published_inputs.checksums)):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
-        same = _find_unchanged(old, known, compare_checksums=compare_checksums)
-        self._published_types, self._may_lack = known.columns, may_lack
+        unchanged = _find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
+        self._published_types, self._may_lack = published_inputs.columns, may_lack
         self._records_keys = True
-        stamps = {name: (old[name].size, old[name].modified) for name in same}
-        touched = {name: stamp for name, stamp in stamps.items() if stamp != known.files[name]}
-        self._touched = Inputs(touched, checksums={name: known.checksums[name] for name in touched})
-        self._leave_out(old[name].path for name in (same if take_changed else old))
-        return [name for name in old if name not in same]
+        stamps = {name: (old[name].size, old[name].modified) for name in unchanged}
+        touched = {name: stamp for name, stamp in stamps.items() if stamp != published_inputs.files[name]}
+        self._touched = Inputs(touched, checksums={name: published_inputs.checksums[name] for name in touched})
+        self._leave_out(old[name].path for name in (unchanged if take_changed else old))
+        return [name for name in old if name not in unchanged]
 
     @property
     def has_files(self) -> bool:
@@ -656,10 +658,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def find_rows(self, error: DuplicateKeyError) -> list[str]:
         """Returns where the rows with the key of an error are, at most two; none if reading the files takes long."""
-        wanted = error.sort_key
-        if wanted is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
+        sort_key = error.sort_key
+        if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []
-        return [location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
+        return [
+            location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == sort_key), 2)
+        ]
 
     def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
         """Yields (split, file and line) of the rows for which `is_wanted(split, key)` is True; reads all files."""
@@ -671,9 +675,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 def watched(piece: Any) -> Iterator[Row]:
                     """Yields the rows of a piece, and stores the place of the current row in `location`."""
                     nonlocal location
-                    for number, where, row in reader.rows(piece):
-                        location = place_of(piece.file, where, number)
-                        yield number, where, row
+                    for number, position, row in reader.rows(piece):
+                        location = place_of(piece.file, position, number)
+                        yield number, position, row
 
                 for item in replace(reader, rows=watched)(piece):
                     if not isinstance(item, Bad):
@@ -736,11 +740,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _rows_reader(self) -> RowReader:
         """Returns the reader that makes examples of rows by the complete schema, the key and the splits."""
         fields = self._complete_fields  # decides what names with dots mean
-        dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
+        dropped_columns = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
         return RowReader(
             self._rows,
             fields,
-            dropped,
+            dropped_columns,
             self._key,
             self._missing,
             self._images,
@@ -807,21 +811,21 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """The rule that assigns rows to splits; the splits are the values in the files unless the user names them."""
         if self._given_assign is not None and self._given_assign.column is not None:
             self._fields  # noqa: B018  # looks at the rows, and decides what names with dots mean
-        given = self._given_assign
-        if given is None or given.column is None:
-            return given
-        split_of = given.split_of
+        split_by = self._given_assign
+        if split_by is None or split_by.column is None:
+            return split_by
+        split_of = split_by.split_of
         if split_of is None:
-            names = sorted({value.strip() for value in self._label_values(given.column)} - {""})  # which is missing
+            names = sorted({value.strip() for value in self._label_values(split_by.column)} - {""})  # which is missing
             if not 0 < len(names) <= MAX_FOUND_SPLITS:
                 raise InputError(
-                    f"column {given.column!r}: expected values that name splits, got {len(names)} values in the rows "
-                    "that were looked at; name the splits: --split train=VALUE --split test=VALUE"
+                    f"column {split_by.column!r}: expected values that name splits, got {len(names)} values in the "
+                    "rows that were looked at; name the splits: --split train=VALUE --split test=VALUE"
                 )
             split_of = SplitByValue({value: value for value in names})
-            if given.missing not in (None, *names):
-                raise InputError(f"missing: expected one of the splits {names}, got {given.missing!r}")
-        return replace(given, split_of=split_of, missing_texts=self._missing or ())
+            if split_by.missing not in (None, *names):
+                raise InputError(f"missing: expected one of the splits {names}, got {split_by.missing!r}")
+        return replace(split_by, split_of=split_of, missing_texts=self._missing or ())
 
     @cached_property
     def _all_files(self) -> list[InputFile]:
@@ -831,8 +835,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     def files_text(self) -> str:
         """The first file and how many more there are, for errors."""
-        more = len(self._all_files) - 1
-        return f"{self._all_files[0].path}{f' (and {more} more)' if more else ''}"
+        num_more = len(self._all_files) - 1
+        return f"{self._all_files[0].path}{f' (and {num_more} more)' if num_more else ''}"
 
     @property
     def _rows_of_each_file(self) -> int:
@@ -887,9 +891,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: such a name is probably a mistake for another one, whose type is not given.
         """
-        known = {*paths_of(inferred), *(path for name, field in inferred.items() for path in stored_paths(field, name))}
-        without_type = sorted(known - self._specs.keys())
-        for name in sorted(self._specs.keys() - known - self._published_types.keys()):
+        known_paths = {
+            *paths_of(inferred),
+            *(path for name, field in inferred.items() for path in stored_paths(field, name)),
+        }
+        without_type = sorted(known_paths - self._specs.keys())
+        for name in sorted(self._specs.keys() - known_paths - self._published_types.keys()):
             problem = f"feature {name!r} is in none of the rows that were looked at."
             near = nearest_name(name, without_type, cutoff=LIKELY_MISTAKE)
             if near:
@@ -897,7 +904,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                     f"{problem} Did you mean {near!r}? If both are meant, give the type of {near!r}, too, such as "
                     f"{advice(near, _lossless_type(inferred, near))}"
                 )
-            log.warning(problem + did_you_mean(name, known))
+            log.warning(problem + did_you_mean(name, known_paths))
 
     @cached_property
     def _complete_fields(self) -> dict[str, Field]:
@@ -1057,8 +1064,8 @@ def value_or_none(row: Any, path: str) -> Any:
     """
     if not isinstance(row, Mapping) or path in row:
         return row.get(path) if isinstance(row, Mapping) else None
-    name, _, rest = path.partition("/")
-    return value_or_none(row.get(name), rest) if rest else None
+    name, _, inner_path = path.partition("/")
+    return value_or_none(row.get(name), inner_path) if inner_path else None
 
 
 def assignment(
@@ -1100,8 +1107,8 @@ def assignment(
     if pattern is None:
         wrong = next((name for name, value in splits.items() if not value or any(map(_is_share, several(value)))), None)
         if ways or wrong is not None:
-            got = ways or f"{wrong!r}: {splits[wrong or '']!r}"
-            raise ValueError(f"expected the files of all splits (--pattern 'data/*') beside {got}, got none")
+            description = ways or f"{wrong!r}: {splits[wrong or '']!r}"
+            raise ValueError(f"expected the files of all splits (--pattern 'data/*') beside {description}, got none")
         if not splits:
             raise ValueError("no input: give a pattern (--pattern 'data/*') or splits (--split train='data/train*')")
         return None

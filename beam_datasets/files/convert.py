@@ -57,7 +57,7 @@ def survives(number: float, kind: str = "float32") -> bool:
 def value_converter(
     field: Field,
     path: str = "",
-    dropped: Collection[str] = (),
+    dropped_paths: Collection[str] = (),
     image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
     numerals: Numerals = PYTHON,
@@ -67,17 +67,17 @@ def value_converter(
     Args:
         field: field of the value.
         path: path of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
-        dropped: paths, without `[]`, that are left out.
+        dropped_paths: paths, without `[]`, that are left out.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
         numerals: the separators in numbers, if values are text.
     """
     absent: Any = [] if field.kind == "list" else -1 if field.kind == "class" else None
     if field.fields is not None:
-        convert: Convert = _object(field.fields, path, dropped, image)
+        convert: Convert = _object(field.fields, path, dropped_paths, image)
         absent = {name: [] for name, inner in field.fields.items() if inner.kind == "list"}
     elif field.item is not None:
-        convert = _list(field, path, dropped, image)
+        convert = _list(field, path, dropped_paths, image)
     else:
         convert = _scalar(field, path, image)
 
@@ -241,9 +241,9 @@ def missing_problem(field: Field, path: str) -> str:
         return f"the value is missing inside a list, where that cannot be stored; {text}, {drop} leaves it out"
     if field.kind in ("image", "audio"):
         content = advice(path, "string?")
-        what = {"image": "image", "audio": "sound"}[field.kind]
+        noun = {"image": "image", "audio": "sound"}[field.kind]
         return (
-            f"the {what} is missing, which cannot be stored; leave out such rows by --skip_bad, or all {what}s by "
+            f"the {noun} is missing, which cannot be stored; leave out such rows by --skip_bad, or all {noun}s by "
             f"{drop}; {content} stores the bytes of the files, which may be missing"
         )
     return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
@@ -482,13 +482,13 @@ def _json_value(value: Any) -> Any:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
+def _list(field: Field, path: str, dropped_paths: Collection[str], image: ConvertImage | None) -> Convert:
     """Returns the converter of a list, or of lists in lists of an array.
 
     Args:
         field: field of the list: its `item` is the field of the items.
         path: path of the field, for errors.
-        dropped: paths, without `[]`, that are left out.
+        dropped_paths: paths, without `[]`, that are left out.
         image: converts images and sounds; None if they are stored as they are.
 
     >>> _list(Field("list", item=Field("int64")), "a", (), None)([1, 2])
@@ -497,7 +497,7 @@ def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage
     item = field.item or field
     if len(field.shape) > 1:
         item = replace(field, shape=field.shape[1:], optional=False)
-    convert = value_converter(item, f"{path}[]", dropped, image)
+    convert = value_converter(item, f"{path}[]", dropped_paths, image)
 
     def each(value: Any) -> list[Any]:
         """Returns the list of the converted items.
@@ -512,19 +512,21 @@ def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage
     return each
 
 
-def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
+def _object(
+    fields: Mapping[str, Field], path: str, dropped_paths: Collection[str], image: ConvertImage | None
+) -> Convert:
     """Returns the function that converts a nested object, and rejects values that are not objects.
 
     Args:
         fields: name -> field of the values in the object.
         path: path of the object, for errors.
-        dropped: paths, without `[]`, that are left out.
+        dropped_paths: paths, without `[]`, that are left out.
         image: converts images and sounds; None if they are stored as they are.
 
     >>> _object({"x": Field("int64")}, "a", (), None)({"x": 1})
     {'x': 1}
     """
-    convert = row_converter(fields, dropped, f"{path}/", image)
+    convert = row_converter(fields, dropped_paths, f"{path}/", image)
 
     def each(value: Any) -> dict[str, Any]:
         """Returns the converted object, a dict from the name of a field to its value.
@@ -541,7 +543,7 @@ def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], im
 
 def row_converter(
     fields: Mapping[str, Field],
-    dropped: Collection[str] = (),
+    dropped_paths: Collection[str] = (),
     path: str = "",
     image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
@@ -551,20 +553,21 @@ def row_converter(
 
     Args:
         fields: name -> field of what is kept.
-        dropped: names that are left out, `a/x` inside of objects or lists of them; any other name is an error, because
-            its values would be lost.
+        dropped_paths: names that are left out, `a/x` inside of objects or lists of them; any other name is an error,
+            because its values would be lost.
         path: path of the object, with its `/`, if it is inside a row.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value; None if the values are not text.
         numerals: the separators in numbers, if the values are text.
     """
     converters = [
-        (name, value_converter(each, path + name, dropped, image, missing, numerals)) for name, each in fields.items()
+        (name, value_converter(each, path + name, dropped_paths, image, missing, numerals))
+        for name, each in fields.items()
     ]
     texts = {name for name, each in fields.items() if each.kind == "string"} if missing is None else set()
     prefix = "column " * (missing is not None)
     parent_path = path.replace("[]", "")
-    known = {*fields, *(name.removeprefix(parent_path) for name in dropped if name.startswith(parent_path))}
+    known_names = {*fields, *(name.removeprefix(parent_path) for name in dropped_paths if name.startswith(parent_path))}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the example of a row: a dict from the name of each field to its converted value.
@@ -572,8 +575,8 @@ def row_converter(
         Raises:
             ValueError: the row has an unknown name, or a value does not fit its field.
         """
-        if not row.keys() <= known:
-            name = next(name for name in row if name not in known)
+        if not row.keys() <= known_names:
+            name = next(name for name in row if name not in known_names)
             ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
             say = " or ".join(advice(parent_path + name, kind) for kind in ways)
             raise ValueError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")

@@ -102,10 +102,10 @@ class Csv(RowsBuilder):
                 if names := header(file, self._dialect):
                     self._check_is_header(file, names[0])
                     if self._dialect.has_header and not columns and (number := _number_of_data(names)):
-                        given = ",".join(f"c{i}" for i in range(1, len(names) + 1))
+                        column_names = ",".join(f"c{i}" for i in range(1, len(names) + 1))
                         log.warning(
                             f"{file.path}: the header has numbers as names of columns, such as {number!r}; if it is "
-                            f"the first row of the data, --columns {given} names the columns"
+                            f"the first row of the data, --columns {column_names} names the columns"
                         )
                     columns[file] = names
             except InputError as error:  # reading its rows raises the same error, which is counted then
@@ -278,8 +278,8 @@ def _with_index(names: list[str]) -> list[str]:
     return ["level_0" if "index" in names else "index", *names[1:]]
 
 
-def check_names(names: Sequence[str], place: str) -> list[str]:
-    """Returns the names without surrounding spaces; `place` is the start of the error message.
+def check_names(names: Sequence[str], prefix: str) -> list[str]:
+    """Returns the names without surrounding spaces; `prefix` is the start of the error message.
 
     Raises:
         InputError: a name is empty, or occurs twice.
@@ -288,9 +288,9 @@ def check_names(names: Sequence[str], place: str) -> list[str]:
     duplicates = sorted({name for name in stripped if name and stripped.count(name) > 1})
     advice = "name all columns by --columns a,b,c --skip_header"
     if duplicates:
-        raise InputError(f"{place}: the columns {', '.join(map(repr, duplicates))} occur more than once; {advice}")
+        raise InputError(f"{prefix}: the columns {', '.join(map(repr, duplicates))} occur more than once; {advice}")
     if "" in stripped:
-        raise InputError(f"{place}: column {stripped.index('') + 1} has no name; {advice}")
+        raise InputError(f"{prefix}: column {stripped.index('') + 1} has no name; {advice}")
     return stripped
 
 
@@ -349,8 +349,8 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
             raise InputError(f"{file.path}, line 1: {undecodable(error)}") from None
         delimiter = dialect.delimiter_of(file)
         text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
-        if named := _DELIMITER_LINE.fullmatch(first_line):
-            delimiter = dialect.delimiter or named[1]
+        if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
+            delimiter = dialect.delimiter or delimiter_line[1]
             text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
         reader = csv.reader(
             text if dialect.comment else text.lines,

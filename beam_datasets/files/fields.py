@@ -229,15 +229,15 @@ def _labels_text(labels: tuple[str, ...] | int) -> str:
     return text if is_same else json.dumps(labels, ensure_ascii=False)
 
 
-def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
-    """Yields the paths of fields and of the fields in objects, but not in lists, each prefixed by `within`.
+def paths_of(fields: Mapping[str, Field], prefix: str = "") -> Iterator[str]:
+    """Yields the paths of fields and of the fields in objects, but not in lists, each prefixed by `prefix`.
 
     >>> list(paths_of({"a": Field("object", fields={"x": Field("int64")}), "b": Field("bool")}))
     ['a', 'a/x', 'b']
     """
     for name, field in fields.items():
-        yield within + name
-        yield from paths_of(field.fields or {}, f"{within}{name}/")
+        yield prefix + name
+        yield from paths_of(field.fields or {}, f"{prefix}{name}/")
 
 
 def advice(path: str, kind: str) -> str:
@@ -274,7 +274,7 @@ def override(
     specs: Mapping[str, str],
     *,
     may_add: bool = False,
-    within: str = "",
+    prefix: str = "",
 ) -> dict[str, Field]:
     """Returns the fields, with some replaced or dropped; `a/b` is field b of object a, or of the objects in list a.
 
@@ -282,37 +282,37 @@ def override(
         fields: fields inferred from the files.
         specs: name -> description.
         may_add: whether to add names that were not found, because rows that were not read may have them.
-        within: path prefix of the object that has the fields: `a/`, or `a[]/` for objects in a list. Values inside
+        prefix: path prefix of the object that has the fields: `a/`, or `a[]/` for objects in a list. Values inside
             lists cannot be missing.
 
     Raises:
         ValueError: a field does not exist, a description is invalid, or it makes a value inside a list optional.
     """
-    inside_list = "[]" in within
+    inside_list = "[]" in prefix
     result = dict(fields)
     for name, spec in specs.items():
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
-        wanted = parse_field(spec)
+        requested = parse_field(spec)
         if name not in result and inner and parent is not None and any(each.fields for each in _walk(parent)):
-            result[outer] = _override_inside(parent, {inner: spec}, may_add, within + outer)
-        elif wanted.kind == FOUND and name in result:
+            result[outer] = _override_inside(parent, {inner: spec}, may_add, prefix + outer)
+        elif requested.kind == FOUND and name in result:
             inferred = result[name]
             if inferred.kind != UNKNOWN and not (inside_list and inferred.problem and inferred.kind != "list"):
                 result[name] = as_optional(inferred)
-        elif wanted.kind != FOUND and (name in result or may_add):
-            if inside_list and wanted.optional and wanted.kind != "list":
-                path = within + name
+        elif requested.kind != FOUND and (name in result or may_add):
+            if inside_list and requested.optional and requested.kind != "list":
+                path = prefix + name
                 raise ValueError(
                     f"feature {path!r}: expected a type without `?`, got {spec!r}: a value inside a list cannot be "
                     f"missing; {advice(path.partition('[]')[0], 'string')} stores the list as JSON text, "
                     f"{advice(path, 'drop')} leaves the values out"
                 )
-            result[name] = wanted
+            result[name] = requested
         else:
-            shown = ", ".join(repr(within + each) for each in result)
+            names_text = ", ".join(repr(prefix + each) for each in result)
             raise ValueError(
-                f"feature {within + name!r} is not in the files; they have {shown}.{did_you_mean(name, result)}"
+                f"feature {prefix + name!r} is not in the files; they have {names_text}.{did_you_mean(name, result)}"
             )
     return {name: field for name, field in result.items() if field.kind != "drop"}
 
@@ -344,11 +344,11 @@ def with_absent(
         if paths and not field.problem and may_lack and field.kind not in ("image", "audio"):
             result[name] = as_optional(field)
         elif paths and not field.problem:
-            shown = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
+            files_text = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
             optional = "string?" if field.kind in ("image", "audio") else "?"
             problem = (
-                f"column {name!r} is in some files but not in {shown}; {advice(name, optional)} makes it optional, "
-                f"{advice(name, 'drop')} leaves it out"
+                f"column {name!r} is in some files but not in {files_text}; {advice(name, optional)} makes it "
+                f"optional, {advice(name, 'drop')} leaves it out"
             )
             result[name] = replace(field, problem=problem)
     return result
@@ -395,7 +395,7 @@ def _override_inside(field: Field, specs: Mapping[str, str], may_add: bool, path
     """
     if field.item is not None:
         return replace(field, item=_override_inside(field.item, specs, may_add, f"{path}[]"))
-    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, within=f"{path}/"))
+    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, prefix=f"{path}/"))
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
@@ -500,8 +500,8 @@ def to_feature(field: Field) -> FeatureConnector:
     if field.kind == "tensor" and field.item is not None:
         return features.Tensor(shape=field.shape, dtype=field.item.kind, **number)
     if field.kind == "class":
-        known = field.labels
-        return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
+        labels = field.labels
+        return features.ClassLabel(num_classes=labels) if isinstance(labels, int) else features.ClassLabel(names=labels)
     if field.kind == "image":
         return features.Image(shape=(None, None, field.channels), dtype=field.dtype)
     if field.kind == "audio":

@@ -62,12 +62,12 @@ def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_"))
         InputError: a folder cannot be listed.
     """
     names = pattern.split("/")
-    wanted = _Pattern(names, hidden)
+    name_pattern = _Pattern(names, hidden)
     if "://" in folder:
         files = _files_in_store(folder, pattern)
     else:
         files = _files_on_disk(folder, None if "**" in names else len(names))
-    return [file for file in files if wanted.matches(file.path[len(folder) :].replace(os.sep, "/"))]
+    return [file for file in files if name_pattern.matches(file.path[len(folder) :].replace(os.sep, "/"))]
 
 
 class _Pattern:
@@ -90,16 +90,18 @@ class _Pattern:
         """Returns whether the rest of the pattern matches the remaining names of a path."""
         if not patterns or not names:
             return not patterns and not names
-        first, rest = patterns[0], patterns[1:]
+        first, remaining_patterns = patterns[0], patterns[1:]
         visible = not names[0].startswith(self._hidden)
         if first is not None:
             return (
-                (visible or not first.starts_with_wildcard) and first.matches(names[0]) and self._match(rest, names[1:])
+                (visible or not first.starts_with_wildcard)
+                and first.matches(names[0])
+                and self._match(remaining_patterns, names[1:])
             )
         # `**` matches no folder, or the next one and perhaps others; as the last name, at least a file.
-        if rest and self._match(rest, names):
+        if remaining_patterns and self._match(remaining_patterns, names):
             return True
-        return visible and ((not rest and len(names) == 1) or self._match(patterns, names[1:]))
+        return visible and ((not remaining_patterns and len(names) == 1) or self._match(patterns, names[1:]))
 
 
 class _NamePattern(NamedTuple):

@@ -106,11 +106,11 @@ class Description:
         except ValueError as error:
             log.warning("%s: column %r has no labels, because of their names: %s", self.path, path, error)
             return field
-        least, greatest = self.bounds(path) or (0, 0)
-        if least < -1 or greatest >= len(names):
+        lowest, highest = self.bounds(path) or (0, 0)
+        if lowest < -1 or highest >= len(names):
             log.warning(
                 "%s: column %r has integers from %d to %d, and so no labels of the %d names in the file",
-                *(self.path, path, least, greatest, len(names)),
+                *(self.path, path, lowest, highest, len(names)),
             )
             return field
         return Field("class", optional=field.optional, labels=labels, is_index=True)

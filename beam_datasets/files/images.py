@@ -57,14 +57,14 @@ STORED_UNCHANGED = ImageOptions()
 IMAGE = Field("image")
 
 
-def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOptions) -> Any:
+def image_of(value: Any, field: Field, path: str, referring_path: str, options: ImageOptions) -> Any:
     """Returns the stored form of an image, which a row contains or whose file it names; see `storable_image`.
 
     Args:
         value: content of an image file, or its path or URL.
         field: field of the image.
         path: path of the field, for advice in errors; see `value_converter`.
-        beside: file whose folder relative paths start from.
+        referring_path: file whose folder relative paths start from.
         options: handling of orientations and frames.
 
     Raises:
@@ -74,7 +74,7 @@ def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOpt
         return storable_image(value, field, options, path)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of an image nor its path")
-    image_path, data = read_beside(value, beside)
+    image_path, data = read_beside(value, referring_path)
     try:
         return storable_image(data, field, options, path)
     except ValueError as error:

@@ -84,17 +84,17 @@ class Guess:
     labels: set[str] = field(default_factory=set)
     is_wide: bool = False
 
-    def add(self, value: Any, place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
+    def add(self, value: Any, location: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
         """Adds the kind of a value.
 
         Args:
             value: a value of JSON, or the text of a CSV field.
-            place: the place of its row; `str(place)` names file and line in messages.
+            location: the place of its row; `str(place)` names file and line in messages.
             kind_of: the function from a value to its kind.
             depth: the number of lists and objects around the value.
         """
         kind = kind_of(value) if depth < MAX_DEPTH else TOO_DEEP
-        count, first, example = self.seen.get(kind, (0, place, value))
+        count, first, example = self.seen.get(kind, (0, location, value))
         self.seen[kind] = (count + 1, first, example)
         if not self.is_wide and kind in ("float", "int"):
             plain = kind_of.numerals.to_python(value) or "" if isinstance(kind_of, TextKinds) else value
@@ -103,20 +103,20 @@ class Guess:
         if kind == "list":
             self.item = self.item or Guess()
             for inner in value:
-                self.item.add(inner, place, kind_of, depth + 1)
+                self.item.add(inner, location, kind_of, depth + 1)
         elif kind == "object":
-            self.add_row(value, place, kind_of, depth + 1)
+            self.add_row(value, location, kind_of, depth + 1)
         elif kind in ("string", "int", "bool") and len(self.labels) < MAX_LABELS:
             self.labels.add(str(value))
 
-    def add_row(self, row: dict[str, Any], place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
+    def add_row(self, row: dict[str, Any], location: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
         """Adds the kinds of the values of an object or a row; see `add` for the arguments."""
         self.rows += 1
         for name, value in row.items():
             guess = self.fields.get(name)
             if guess is None:
                 guess = self.fields[name] = Guess()
-            guess.add(value, place, kind_of, depth)
+            guess.add(value, location, kind_of, depth)
 
     def values_at(self, path: str) -> set[str]:
         """Returns the values of field a/b that could be labels, also of the objects in list a."""
@@ -134,13 +134,14 @@ class Guess:
             if LEADING_ZERO.match(example):
                 continue  # a code, such as a postal code, which text keeps
             if 0 < strings < (total := guess.count()) - strings:
-                shown = shlex.quote(f"{example:.40}")
+                example_text = shlex.quote(f"{example:.40}")
                 yield (
                     name,
                     (
                         f"{location}: column {name!r} becomes text, because {example!r:.40} is text ({strings} of "
-                        f"{total} values are). If it means a missing value, add --missing {shown}; if the column is "
-                        f"text, {advice(name, 'string')}; to leave such rows out, name its type and add --skip_bad"
+                        f"{total} values are). If it means a missing value, add --missing {example_text}; if the "
+                        f"column is text, {advice(name, 'string')}; to leave such rows out, name its type and add "
+                        "--skip_bad"
                     ),
                 )
 
@@ -204,8 +205,12 @@ class Inference:
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
             text = "string?" if missing and not inside_list else "string"
-            most = " or ".join(sorted(_majority(guess)))
-            skip = f"; --skip_bad leaves out the rows with other values than {most}" if most and not inside_list else ""
+            majority_kinds = " or ".join(sorted(_majority(guess)))
+            skip = (
+                f"; --skip_bad leaves out the rows with other values than {majority_kinds}"
+                if majority_kinds and not inside_list
+                else ""
+            )
             return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path, text)}{skip}")
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
@@ -229,12 +234,12 @@ class Inference:
             path: path of the column; see `_field`.
             missing: number of missing values.
         """
-        where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
+        location_note = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
         if self.skip_bad and 2 * missing < missing + guess.count():
-            note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"
+            note = f"{path!r} is missing in {missing} values{location_note}; their rows are left out (--skip_bad)"
             self.notes.append((path, note))
             return field
-        return replace(field, problem=f"{path!r}{where}: {missing_problem(field, path)}")
+        return replace(field, problem=f"{path!r}{location_note}: {missing_problem(field, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
         """Returns the field of the items of a list; if no list has an item, a field with a `problem`."""
@@ -269,15 +274,15 @@ def _majority(guess: Guess) -> set[str]:
     """Returns the kinds of more than half of the values, where integers and floats are one; empty if there is none."""
     kinds = set(guess.seen) - {"missing"}
     counts = {kind: guess.count(kind) for kind in kinds - {"int", "float", "big integer"}}
-    most = max(counts, key=lambda kind: counts[kind], default="")
-    has_numbers = guess.count("int") + guess.count("float") > counts.get(most, 0)
-    majority = kinds & {"int", "float"} if has_numbers else {most} & kinds
+    most_frequent = max(counts, key=lambda kind: counts[kind], default="")
+    has_numbers = guess.count("int") + guess.count("float") > counts.get(most_frequent, 0)
+    majority = kinds & {"int", "float"} if has_numbers else {most_frequent} & kinds
     return majority if 2 * sum(map(guess.count, majority)) > guess.count() else set()
 
 
 def _conflict(guess: Guess) -> str:
     """Explains why the type of a column is unknown, with the count and the first example of each kind of values."""
-    kinds = {kind: seen for kind, seen in guess.seen.items() if kind != "missing"}
+    kinds = {kind: occurrence for kind, occurrence in guess.seen.items() if kind != "missing"}
     if not kinds:
         return "no row has a value, so its type is unknown"
     return "the values do not fit one type: " + ", ".join(

@@ -185,9 +185,9 @@ def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
 def _skip_line(stream: BinaryIO) -> int:
     """Skips the rest of a line with its line end, and returns the number of bytes skipped."""
     size = 0
-    while part := stream.readline(_LINE_BLOCK):
-        size += len(part)
-        if part.endswith(b"\n"):
+    while block := stream.readline(_LINE_BLOCK):
+        size += len(block)
+        if block.endswith(b"\n"):
             break
     return size
 
@@ -258,7 +258,7 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
     """
     if not isinstance(error, UnicodeDecodeError):  # such as that of a missing byte order mark
         return str(error)
-    got = error.object[error.start : error.start + 4]
+    invalid_bytes = error.object[error.start : error.start + 4]
     column = f" in column {error.start + 1}" if of_lines else ""
     looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
     if of_lines and looks_like_utf16:
@@ -268,7 +268,8 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
     else:
         encodings = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
         advice = f"name the file's encoding (--encoding {encodings})"
-    return f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {advice}"
+    byte = f"byte {error.object[error.start]:#04x}{column} ({invalid_bytes!r}, {error.reason})"
+    return f"not {error.encoding}: {byte}; {advice}"
 
 
 # Counts of the process, if `counted_here` is active; else metrics of Beam count.
@@ -295,23 +296,23 @@ def counted_here() -> Iterator[dict[str, Any]]:
         _counted.reset(token)
 
 
-def count(what: str, number: int = 1) -> None:
-    """Adds to a number that is reported under the name `what` when the run is done; does nothing for 0."""
+def count(name: str, number: int = 1) -> None:
+    """Adds to a number that is reported under the name `name` when the run is done; does nothing for 0."""
     if not number:
         return
     if (counts := _counted.get()) is not None:
-        counts[what] = counts.get(what, 0) + number
+        counts[name] = counts.get(name, 0) + number
     else:
         from apache_beam.metrics import Metrics
 
-        Metrics.counter("files", what).inc(number)
+        Metrics.counter("files", name).inc(number)
 
 
-def note(what: str, text: str) -> None:
-    """Adds a text to the set that is reported under the name `what` when the run is done."""
+def note(name: str, text: str) -> None:
+    """Adds a text to the set that is reported under the name `name` when the run is done."""
     if (counts := _counted.get()) is not None:
-        counts.setdefault(what, set()).add(text)
+        counts.setdefault(name, set()).add(text)
     else:
         from apache_beam.metrics import Metrics
 
-        Metrics.string_set("files", what).add(text)
+        Metrics.string_set("files", name).add(text)

@@ -70,10 +70,10 @@ class Jsonl(RowsBuilder):
             raise kind(f"no file has an object; {problem or self.files_text}")
         inference = Inference(skip_bad=self._skip_bad, may_lack=self._may_lack)
         fields = inference.fields(guess)
-        given = with_slashes(self._specs, fields)
+        given_names = with_slashes(self._specs, fields)
         for path, note in inference.notes:
             column = path.replace("[]", "")
-            if not any(column == name or column.startswith(f"{name}/") for name in given):
+            if not any(column == name or column.startswith(f"{name}/") for name in given_names):
                 log.warning(note)
         return fields
 

@@ -71,9 +71,9 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         splits, misplaced = find_labeled_files(self._files_root, self._content)
         if misplaced and not self._skip_bad:
-            shown = ", ".join(file.path for file in misplaced[:5])
+            paths_text = ", ".join(file.path for file in misplaced[:5])
             raise InputError(
-                f"{len(misplaced)} files are not in the folder of a label: {shown}\n"
+                f"{len(misplaced)} files are not in the folder of a label: {paths_text}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
         if "" not in splits and self._assign is not None:
@@ -117,10 +117,10 @@ def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledF
     depths = Counter(len(parts) for parts, _ in files)
     depth = max((2, 3), key=lambda d: depths[d])
     if not depths[depth]:
-        shown = ", ".join(file.name for _, file in files[:3])
+        names_text = ", ".join(file.name for _, file in files[:3])
         layout = f"label/{content} or split/label/{content}"
         way = f"Files without labels are named in a column of a CSV or JSON lines file: --feature NAME={content}."
-        raise InputError(f"{root}: expected files as {layout}, got {shown or 'no file'}. {way}")
+        raise InputError(f"{root}: expected files as {layout}, got {names_text or 'no file'}. {way}")
     splits: dict[str, list[LabeledFile]] = {}
     for parts, file in sorted(files, key=lambda each: each[0][:-2]):
         if len(parts) == depth:

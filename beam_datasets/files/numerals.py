@@ -83,11 +83,11 @@ def options_for(text: str, used: Numerals) -> str:
     """
     if both := _BOTH.fullmatch(text):
         thousands = both[1] or both[2]
-        needed = Numerals("," if thousands == "." else ".", thousands)
+        required = Numerals("," if thousands == "." else ".", thousands)
     elif _COMMA.fullmatch(text):
-        needed = Numerals(",", used.thousands if used.thousands != "," else "")
+        required = Numerals(",", used.thousands if used.thousands != "," else "")
     else:
         return ""
-    options = [] if needed.decimal == used.decimal else [f"--decimal {needed.decimal}"]
-    options += [] if needed.thousands == used.thousands else [f"--thousands {needed.thousands or shlex.quote('')}"]
+    options = [] if required.decimal == used.decimal else [f"--decimal {required.decimal}"]
+    options += [] if required.thousands == used.thousands else [f"--thousands {required.thousands or shlex.quote('')}"]
     return " ".join(options)

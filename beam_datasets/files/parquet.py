@@ -47,7 +47,7 @@ class Parquet(RowsBuilder):
             may_lack=self._may_lack,
             skip_bad=self._skip_bad,
             num_rows=self._rows_of_each_file,
-            given=frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind != FOUND),
+            typed_columns=frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind != FOUND),
         )
 
     def _infer_fields(self) -> dict[str, Field]:
@@ -72,8 +72,8 @@ class Parquet(RowsBuilder):
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
         """Returns the row groups of the files; see `RowsBuilder._pieces`."""
-        wanted = set(files)
-        return [piece for piece in self._groups[1] if piece.file in wanted]
+        selected_files = set(files)
+        return [piece for piece in self._groups[1] if piece.file in selected_files]
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
@@ -81,8 +81,8 @@ class Parquet(RowsBuilder):
         fields = self._fields  # decides what names with dots mean
         column = self._assign.column if self._assign else None
         paths = [path for path in (self._key, column) if path]
-        wanted = {*fields, *paths, *(path.partition("/")[0] for path in paths)}
-        return partial(rows, wanted=wanted, fields=fields, given=frozenset(self._specs))
+        column_names = {*fields, *paths, *(path.partition("/")[0] for path in paths)}
+        return partial(rows, column_names=column_names, fields=fields, typed_paths=frozenset(self._specs))
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def row_groups(
     may_lack: bool = False,
     skip_bad: bool = False,
     num_rows: int = 0,
-    given: Collection[str] = (),
+    typed_columns: Collection[str] = (),
 ) -> tuple[dict[str, Field], list[Piece]]:
     """Returns the files' schema, and a piece for each row group: its number is the start.
 
@@ -116,7 +116,7 @@ def row_groups(
         may_lack: whether files may lack columns that others have.
         skip_bad: whether to leave out files and rows that cannot be used.
         num_rows: number of rows of each file that are searched for nulls that cannot be stored, unless `skip_bad`.
-        given: names of the columns whose types are given, in which nulls are not searched.
+        typed_columns: names of the columns whose types are given, in which nulls are not searched.
 
     Raises:
         InputError: a file is damaged, or none can be used.
@@ -148,7 +148,7 @@ def row_groups(
     nulls = frozenset().union(*nulls_of.values())
     fields = _with_kinds_of_files({name: column.field for name, column in columns.items()}, used, nulls)
     for file in () if skip_bad else used:
-        searched = {name: field for name, field in fields.items() if name not in given}
+        searched = {name: field for name, field in fields.items() if name not in typed_columns}
         fields |= _with_nulls_reported(searched, file, nulls_of[file], num_rows)
     return with_absent(fields, names_of, may_lack=may_lack), pieces
 
@@ -167,10 +167,12 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
             fields[name] = Field(UNKNOWN, problem=problem)
     for name in content.intervals:
-        kept = "" if content.schema.field(name).type.num_fields else f"{advice(name, 'bytes')} stores their 12 bytes, "
+        bytes_advice = (
+            "" if content.schema.field(name).type.num_fields else f"{advice(name, 'bytes')} stores their 12 bytes, "
+        )
         problem = (
             f"{content.path}: column {name!r} has intervals, whose months, days and milliseconds are not decoded; "
-            f"write them as text or numbers, or {kept}{advice(name, 'drop')} leaves the column out"
+            f"write them as text or numbers, or {bytes_advice}{advice(name, 'drop')} leaves the column out"
         )
         fields[name] = Field(UNKNOWN, problem=problem)
     return fields, nulls
@@ -262,15 +264,18 @@ def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
 
 
 def rows(
-    piece: Piece, wanted: Collection[str], fields: Mapping[str, Field] | None = None, given: Collection[str] = ()
+    piece: Piece,
+    column_names: Collection[str],
+    fields: Mapping[str, Field] | None = None,
+    typed_paths: Collection[str] = (),
 ) -> Iterator[Row]:
     """Yields the rows of a row group.
 
     Args:
         piece: whose start is the number of the row group; without an end if the file cannot be used.
-        wanted: the columns to read, if the file has them.
+        column_names: the columns to read, if the file has them.
         fields: fields of the columns.
-        given: the paths of fields whose types the user has given.
+        typed_paths: the paths of fields whose types the user has given.
 
     Raises:
         InputError: the file is damaged.
@@ -281,8 +286,8 @@ def rows(
             raise InputError(
                 expected="the file as it was", got="another one", advice="Run the command again", path=piece.file.path
             )
-        names = [name for name in content.schema.names if name in wanted]
-        places = [Place(name, (fields or {}).get(name), given=given) for name in names]
+        names = [name for name in content.schema.names if name in column_names]
+        places = [Place(name, (fields or {}).get(name), given=typed_paths) for name in names]
         start = sum(content.groups[: piece.start])
         for batch in content.batches(piece.start, names):
             for number, row in enumerate(_rows_of(batch, places), start):
@@ -317,19 +322,19 @@ def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | s
     return [problems.get(index, row) for index, row in enumerate(rows)] if problems else rows
 
 
-def _one_by_one(column: Any, place: Place, problems: dict[int, str]) -> list[Any]:
+def _one_by_one(column: Any, location: Place, problems: dict[int, str]) -> list[Any]:
     """Returns the values of a column, None for those that cannot be read.
 
     Args:
         column: the Arrow array.
-        place: path and field of the column.
+        location: path and field of the column.
         problems: index of a row -> problem of its first value that cannot be read. Changed.
     """
     values: list[Any] = []
     for index in range(len(column)):
         try:
-            values += python_values(column.slice(index, 1), place)
+            values += python_values(column.slice(index, 1), location)
         except Exception as error:
-            problems.setdefault(index, f"{place.path!r}: {reason(error)}")
+            problems.setdefault(index, f"{location.path!r}: {reason(error)}")
             values.append(None)
     return values

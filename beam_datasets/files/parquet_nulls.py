@@ -62,16 +62,16 @@ def _first_nulls(
         fields: fields of the columns.
         num_rows: number of rows to look at.
     """
-    seen: set[str] = set()
+    visited_paths: set[str] = set()
     start = num_bytes = 0
     for group in range(len(content.groups)) if names else ():
         for batch in content.batches(group, names):
             batch = batch.slice(0, num_rows - start)
             for name in names:
                 column, field = batch.column(name), fields[name]
-                for path in set(_null_paths(column, field, name)) - seen:
+                for path in set(_null_paths(column, field, name)) - visited_paths:
                     rows = (i for i in range(len(column)) if path in _null_paths(column.slice(i, 1), field, name))
-                    seen.add(path)
+                    visited_paths.add(path)
                     yield name, path, start + next(rows)
             start, num_bytes = start + batch.num_rows, num_bytes + batch.nbytes
             if start >= num_rows or num_bytes >= MAX_BYTES:
@@ -128,28 +128,30 @@ def _items(values: Any) -> Any:
 
     if pa.types.is_map(values.type):
         start, stop = values.offsets[0].as_py(), values.offsets[-1].as_py()
-        entries = [part.slice(start, stop - start) for part in (values.keys, values.items)]
+        entries = [entries_part.slice(start, stop - start) for entries_part in (values.keys, values.items)]
         return pa.StructArray.from_arrays(entries, ["key", "value"])
     return values.flatten() if pa.types.is_nested(values.type) else values
 
 
-def _with_problem(field: Field, path: str, null_path: str, place: str) -> Field:
+def _with_problem(field: Field, path: str, null_path: str, location: str) -> Field:
     """Returns a field with the problem of nulls.
 
     Args:
         field: the field at `path`.
         path: path of the field.
         null_path: path of the nulls, which is that of the field or of a field inside it.
-        place: the place of the first null, for the message.
+        location: the place of the first null, for the message.
     """
     if path == null_path:
-        return field if field.problem else replace(field, problem=f"{path!r} ({place}): {missing_problem(field, path)}")
+        return (
+            field if field.problem else replace(field, problem=f"{path!r} ({location}): {missing_problem(field, path)}")
+        )
     if field.item is not None:
         item = field.item if len(field.shape) < 2 else replace(field, shape=field.shape[1:], optional=False)
-        changed = _with_problem(item, f"{path}[]", null_path, place)
+        changed = _with_problem(item, f"{path}[]", null_path, location)
         return replace(field, problem=changed.problem) if item is not field.item else replace(field, item=changed)
     inner = {
-        name: _with_problem(each, f"{path}/{name}", null_path, place)
+        name: _with_problem(each, f"{path}/{name}", null_path, location)
         if f"{null_path}/".startswith((f"{path}/{name}/", f"{path}/{name}[]"))
         else each
         for name, each in (field.fields or {}).items()

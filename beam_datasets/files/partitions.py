@@ -83,7 +83,7 @@ class PartitionColumns:
         }
 
     def adder(
-        self, name: str, fields: Mapping[str, Field], dropped: Collection[str] = (), *, is_text: bool
+        self, name: str, fields: Mapping[str, Field], dropped_columns: Collection[str] = (), *, is_text: bool
     ) -> AddColumns | None:
         """Returns the function that adds the partition columns of a file to its rows; None if there are no columns.
 
@@ -92,7 +92,7 @@ class PartitionColumns:
         Args:
             name: name of the file, with its folders.
             fields: fields of the dataset; a column of the kind `string` is added as text even if it has integers.
-            dropped: columns that are left out of the dataset, and so are not compared with the folder.
+            dropped_columns: columns that are left out of the dataset, and so are not compared with the folder.
             is_text: whether all values of the rows are text, as in CSV files; then those of columns are, too.
         """
         values: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class PartitionColumns:
                 ValueError: the row has another value than the folder.
             """
             for column, value in values.items():
-                if column in row and column not in dropped and not _is_same(row[column], value):
+                if column in row and column not in dropped_columns and not _is_same(row[column], value):
                     raise ValueError(
                         f"column {column!r}: expected {value!r}, as in the name of the folder, got "
                         f"{row[column]!r:.60}. Rename the folder, or leave both out: {advice(column, 'drop')}"

@@ -45,18 +45,18 @@ def values_at(value: Any, path: str) -> Iterator[Any]:
         if value is not None:
             yield value
     elif isinstance(value, Mapping):
-        name, _, rest = path.partition("/")
+        name, _, inner_path = path.partition("/")
         is_column = path in value  # also with a slash in its name
-        yield from values_at(value.get(path if is_column else name), "" if is_column else rest)
+        yield from values_at(value.get(path if is_column else name), "" if is_column else inner_path)
 
 
-def read_content(value: Any, beside: str) -> CheckedSound:
+def read_content(value: Any, referring_path: str) -> CheckedSound:
     """Returns the sound of a value of a row, after decoding it once.
 
     Args:
         value: the bytes of a sound file; {"b64": text} or {"bytes": ..., "path": ...}, see `convert.image_value`; or a
             path or URL.
-        beside: file to whose folder paths are relative.
+        referring_path: file to whose folder paths are relative.
 
     Raises:
         ValueError: the value is something else.
@@ -67,26 +67,26 @@ def read_content(value: Any, beside: str) -> CheckedSound:
         return checked(value)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of a sound nor its path")
-    file, data = read_beside(value, beside)
+    file, data = read_beside(value, referring_path)
     try:
         return checked(data)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
 
-def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSound:
+def sound_of(value: Any, sound: SoundType, path: str, referring_path: str) -> CheckedSound:
     """Returns the sound of a value, after checking that it has the common properties of its column.
 
     Args:
         value: see `read_content`.
         sound: common properties of all sounds.
         path: path of the field, for advice.
-        beside: file that paths are relative to.
+        referring_path: file that paths are relative to.
 
     Raises:
         ValueError, InputError: the sound cannot be read, or has other properties.
     """
-    checked_sound = read_content(value, beside)
+    checked_sound = read_content(value, referring_path)
     check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
     return checked_sound
 

@@ -20,11 +20,11 @@ def temporal_columns(fields: Mapping[str, Field], path: str = "") -> Iterator[tu
             yield from temporal_columns(field.fields or {}, f"{path}{name}/")
 
 
-def note_on_types(place: str, types: Mapping[str, str]) -> str:
+def note_on_types(path: str, types: Mapping[str, str]) -> str:
     """Returns a note on columns that are stored as text: how to read them as what they are.
 
     Args:
-        place: the file, for the note.
+        path: the file, for the note.
         types: path of a column -> its type in the files, such as "date32[day]".
     """
     listed = ", ".join(f"{name!r} ({kind})" for name, kind in types.items())
@@ -37,7 +37,7 @@ def note_on_types(place: str, types: Mapping[str, str]) -> str:
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
         f"{advice(next(iter(types)), 'string')} accepts text",
     ]
-    return f"{place}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
+    return f"{path}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
 
 
 def way_to_read(name: str, example: str) -> str:

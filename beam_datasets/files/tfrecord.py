@@ -190,8 +190,8 @@ class ObservedValues:
             return Field(UNKNOWN, problem=f"feature {name!r} holds {kinds_text} in the records of {files}; {ways}")
         [kind] = self.kinds
         if self.lengths == {1}:
-            whole = self.seen == total
-            return Field("image" if kind == "string" and self.images and whole else kind, optional=not whole)
+            is_in_all = self.seen == total
+            return Field("image" if kind == "string" and self.images and is_in_all else kind, optional=not is_in_all)
         if len(self.lengths) == 1 and self.seen == total and kind != "string":
             return Field("tensor", item=Field(kind), shape=(*self.lengths,))
         return Field("list", item=Field(kind))
@@ -214,29 +214,29 @@ def rows(
     """
     decode, path = decoder(), piece.file.path
     is_regular = regularity_checker(lists) if lists is not None else None
-    without = array("q")  # where the records before the first one with features begin
+    empty_offsets = array("q")  # where the records before the first one with features begin
     is_empty = True
     with open_records(path) as stream:
         for block in record_blocks(stream, path):
             is_checked = is_regular is None or is_regular(block.records)
             for number, (offset, record) in enumerate(zip(block.offsets, block.records), block.first):
                 if is_empty and not has_features(record):
-                    without.append(offset)
+                    empty_offsets.append(offset)
                     continue
                 if is_empty:
                     yield from (
-                        _parse_record(b"", each, at, decode, is_checked=True) for each, at in enumerate(without)
+                        _parse_record(b"", each, at, decode, is_checked=True) for each, at in enumerate(empty_offsets)
                     )
                     is_empty = False
                 yield _parse_record(record, number, offset, decode, is_checked=is_checked)
             if block.problem:
                 number = block.first + len(block.records)
                 yield number, place_of(block.offsets[-1], number), block.problem
-    if is_empty and without:
+    if is_empty and empty_offsets:
         yield (
             0,
             "",
-            f"expected tf.train.Examples with features, got none in any of {len(without)} records. {_LEAVE_OUT}",
+            f"expected tf.train.Examples with features, got none in any of {len(empty_offsets)} records. {_LEAVE_OUT}",
         )
 
 
@@ -272,14 +272,14 @@ def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
     decode = compile_decoder(features, decoders=stored)
     if not stored:
         return decode
-    whole = not isinstance(features, FeaturesDict)
-    images = features if whole else FeaturesDict({name: features[name] for name in stored})  # type: ignore[index]
+    is_single = not isinstance(features, FeaturesDict)
+    images = features if is_single else FeaturesDict({name: features[name] for name in stored})  # type: ignore[index]
     check = compile_encoder(with_image_checks(images, "decode"))
 
     def checked(record: bytes) -> Example:
         """Returns the example of a record, with images as files; decodes the images to check them."""
         example: Example = decode(record)
-        check(example if whole else {name: example[name] for name in stored})
+        check(example if is_single else {name: example[name] for name in stored})
         return example
 
     return checked

@@ -165,8 +165,8 @@ def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
         longest = max(counts.max(initial=0), 0) if group.num_values == PADDED else 0
         return _concatenate_lists(group, lists, longest), bytearray(counts.tobytes())
     missing = [(k, i) for k, lists in enumerate(rows) for i, values in enumerate(lists) if values is None]
-    joined = _concatenate_lists(group, [values for lists in rows for values in lists], group.num_values)
-    return (joined, missing) if group.is_optional and group.kind != KINDS["bytes"] else joined
+    values_of_group = _concatenate_lists(group, [values for lists in rows for values in lists], group.num_values)
+    return (values_of_group, missing) if group.is_optional and group.kind != KINDS["bytes"] else values_of_group
 
 
 def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:

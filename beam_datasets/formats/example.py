@@ -165,8 +165,8 @@ def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) 
     >>> serialize({"a": [300]}).hex()
     '0a0d0a0b0a016112061a040a02ac02'
     """
-    named = sorted((name.encode("utf-8"), values) for name, values in features.items())
-    return record(b"".join(_serialize_list(name, values) for name, values in named))
+    encoded_items = sorted((name.encode("utf-8"), values) for name, values in features.items())
+    return record(b"".join(_serialize_list(name, values) for name, values in encoded_items))
 
 
 def _serialize_list(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
@@ -217,14 +217,14 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
             name = position + 2
             if size > 127:
                 size, name = read_varint(data, position + 1)
-            after = name + size
-            size = data[after + 1]
-            start = after + 2
+            name_end = name + size
+            size = data[name_end + 1]
+            start = name_end + 2
             if size > 127:
-                size, start = read_varint(data, after + 1)
-            if data[position] != 10 or data[after] != 18 or start + size != stop:
+                size, start = read_varint(data, name_end + 1)
+            if data[position] != 10 or data[name_end] != 18 or start + size != stop:
                 raise IrregularRecord(f"the map entry at byte {position} is not a name and a feature")
-            key = data[name:after]
+            key = data[name:name_end]
             if key in spans:
                 raise IrregularRecord(f"the name {key!r} occurs twice")
             spans[key] = start, stop

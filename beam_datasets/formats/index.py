@@ -106,8 +106,10 @@ class Index:
         """
         if self._pending_keys_check is not None and self._keys is not None:
             crc, path = self._pending_keys_check
-            if (got := crc32c(self._keys.data)) != crc:
-                raise MetadataError(f"CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path)
+            if (computed_crc := crc32c(self._keys.data)) != crc:
+                raise MetadataError(
+                    f"CRC of the keys is {computed_crc:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path
+                )
             if problem := _find_keys_problem(self._keys, len(self), self._unsorted):
                 raise MetadataError(f"{problem}. {_REPAIR_ADVICE}", path=path)
             self._pending_keys_check = None
@@ -219,9 +221,9 @@ def _check_all_but_keys(view: memoryview, path: str) -> tuple[int, int, int]:
     """
     n, size, flags, offsets_crc, keys_crc = _read_header(view, path)
     offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
-    if (got := crc32c(offsets.data)) != offsets_crc:
+    if (computed_crc := crc32c(offsets.data)) != offsets_crc:
         raise MetadataError(
-            f"CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}", path=path
+            f"CRC of the offsets is {computed_crc:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}", path=path
         )
     if problem := _find_offsets_problem(offsets):
         raise MetadataError(f"{problem}. {_REPAIR_ADVICE}", path=path)
@@ -250,8 +252,10 @@ def _read_header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
             f"{path} is an index of format {version}, and this version of beam_datasets reads format {_VERSION}. "
             "Upgrade beam_datasets, or delete the index to have the shard scanned instead"
         )
-    if (got := crc32c(view[:36])) != crc:
-        raise MetadataError(f"CRC of the header is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path)
+    if (computed_crc := crc32c(view[:36])) != crc:
+        raise MetadataError(
+            f"CRC of the header is {computed_crc:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}", path=path
+        )
     if flags not in _VALID_FLAGS:
         raise MetadataError(f"the flags are {flags:#x}, but {_VALID_FLAGS} are known. {_REPAIR_ADVICE}", path=path)
     expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)

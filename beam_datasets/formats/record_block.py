@@ -31,7 +31,15 @@ class PlainRecordBlock(list[bytes]):
     num_bytes = 0
 
     def take(
-        self, chunks: dict[int, Any], runs: Ints, firsts: Ints, counts: Ints, at: int, stop: int, most: int, limit: int
+        self,
+        chunks: dict[int, Any],
+        runs: Ints,
+        firsts: Ints,
+        counts: Ints,
+        at: int,
+        stop: int,
+        max_records: int,
+        limit: int,
     ) -> int:
         """Takes checked records of the visits [at, stop) from chunks, and returns the visit at which it ended.
 
@@ -48,14 +56,14 @@ class PlainRecordBlock(list[bytes]):
             counts: the number of records of each visit. Changed.
             at: the index of the first visit.
             stop: the index after the last visit.
-            most: the greatest number of records in the block.
+            max_records: the greatest number of records in the block.
             limit: the block is full when its records have this size in bytes, or more.
         """
-        while at < stop and len(self) < most and self.num_bytes < limit:
+        while at < stop and len(self) < max_records and self.num_bytes < limit:
             run, first, num_taken = int(runs[at]), int(firsts[at]), 0
             chunk = chunks.get(run) if counts[at] else None
             if chunk is not None and chunk.has(first):
-                num_taken = self._take_run(chunk, first, int(counts[at]), most, limit)
+                num_taken = self._take_run(chunk, first, int(counts[at]), max_records, limit)
                 firsts[at] += num_taken
                 counts[at] -= num_taken
             if chunk is not None and (first + num_taken >= chunk.stop or not (num_taken or chunk.has(first))):
@@ -66,19 +74,19 @@ class PlainRecordBlock(list[bytes]):
                 break
         return at
 
-    def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
+    def _take_run(self, chunk: PlainChunk, first: int, count: int, max_records: int, limit: int) -> int:
         """Takes consecutive records of one chunk, and returns their number.
 
         Args:
             chunk: the chunk, which contains record `first`.
             first: the first record, by its number in the file.
             count: the greatest number of records to take.
-            most: the greatest number of records in the block.
+            max_records: the greatest number of records in the block.
             limit: the block is full when its records have this size in bytes, or more.
         """
         offsets, index = chunk.offsets, first - chunk.first
         fitting = int(offsets.searchsorted(offsets[index] + (limit - self.num_bytes), "right")) - 1
-        end = max(min(fitting, index + count, index + most - len(self)), index + 1)
+        end = max(min(fitting, index + count, index + max_records - len(self)), index + 1)
         records = tfrecord.plain_records(chunk.buffer, offsets[index : end + 1], True)
         self += records
         self.num_bytes += sum(map(len, records))

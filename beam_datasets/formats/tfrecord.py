@@ -200,9 +200,9 @@ def find_signature_problem(head: Buffer) -> str:
 def read_up_to(stream: BinaryIO, size: int) -> bytes:
     """Returns the next `size` bytes of a stream, or fewer at its end; allocates no more memory than it reads."""
     parts = []
-    while size > 0 and (part := stream.read(min(size, PIECE_BYTES))):
-        parts.append(part)
-        size -= len(part)
+    while size > 0 and (piece := stream.read(min(size, PIECE_BYTES))):
+        parts.append(piece)
+        size -= len(piece)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -323,23 +323,23 @@ def _raise_corrupt_record(
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
-def _find_header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
+def _find_header_problem(view: memoryview, num_left: int, space: int | None = None) -> str | None:
     """Returns the problem of a record's header, as a clause; None if the header is good.
 
     Args:
         view: bytes that begin with the header.
-        left: the number of bytes from the header to the end of the file.
+        num_left: the number of bytes from the header to the end of the file.
         space: the size of the framed record by the offsets, in bytes; None if it is not known.
     """
     if len(view) < HEADER.size:
         return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_TRUNCATED}"
     length, stored = HEADER.unpack_from(view)
-    if (got := masked_crc32c(view[:8])) != stored:
-        return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
+    if (computed_crc := masked_crc32c(view[:8])) != stored:
+        return f"length CRC is {computed_crc:#010x}, stored {stored:#010x}. {_DAMAGED}"
     if space is not None and length + OVERHEAD != space:
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
-    if length + OVERHEAD > left:
-        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_TRUNCATED}"
+    if length + OVERHEAD > num_left:
+        return f"the record has {length} bytes and 4 of CRC, but only {num_left - HEADER.size} are left. {_TRUNCATED}"
     if length > MAX_RECORD_BYTES:
         return f"the record has {length:,} bytes; no tf.train.Example has more than {MAX_RECORD_BYTES:,}. {_DAMAGED}"
     return None
@@ -355,15 +355,17 @@ def _find_data_problem(view: memoryview) -> str | None:
     return _compare_crc(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
 
 
-def _compare_crc(got: int, stored: Buffer) -> str | None:
+def _compare_crc(computed_crc: int, stored: Buffer) -> str | None:
     """Returns the problem of data with a wrong CRC, as a clause; None if the CRC is right.
 
     Args:
-        got: the masked CRC of the data.
+        computed_crc: the masked CRC of the data.
         stored: the 4 bytes of the stored masked CRC.
     """
     (expected,) = U32.unpack(stored)
-    return None if got == expected else f"data CRC is {got:#010x}, stored {expected:#010x}. {_DAMAGED}"
+    return (
+        None if computed_crc == expected else f"data CRC is {computed_crc:#010x}, stored {expected:#010x}. {_DAMAGED}"
+    )
 
 
 def _find_large_record_problem(reader: Readable, start: int, size: int) -> str | None:
@@ -380,22 +382,23 @@ def _find_large_record_problem(reader: Readable, start: int, size: int) -> str |
     return _compare_crc(_mask_crc(crc), reader.read(stop, stop + U32.size))
 
 
-def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
+def next_size(view: memoryview, num_left: int) -> tuple[int, str | None]:
     """Returns (size in bytes of the framed record at the start of a view, its problem as a clause or None).
 
-    The size is at most `left`, so that a wrong length allocates no memory; 0 if the header has a problem. It is the
+    The size is at most `num_left`, so that a wrong length allocates no memory; 0 if the header has a problem. It is the
     size of a header if the view is shorter than a header.
 
     Args:
         view: the remaining bytes of a read, which begin with a record that may be truncated.
-        left: the number of bytes from the start of the record to the end of the file; `sys.maxsize` if it is unknown.
+        num_left: the number of bytes from the start of the record to the end of the file; `sys.maxsize` if it is
+            unknown.
 
     >>> next_size(memoryview(frame(b"abc"))[:14], 100)
     (19, None)
     """
-    if len(view) < min(HEADER.size, left):
+    if len(view) < min(HEADER.size, num_left):
         return HEADER.size, None
-    problem = _find_header_problem(view, left)
+    problem = _find_header_problem(view, num_left)
     if problem:
         return 0, problem
     size = LENGTH.unpack_from(view)[0] + OVERHEAD

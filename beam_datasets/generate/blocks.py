@@ -277,7 +277,7 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
     if workers.local and storage.is_remote(staging_dir):
         spill_dir = spill_dir or tempfile.gettempdir()
     if spill_dir:
-        spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
+        spill_dir = storage.with_options_if_remote(spill_dir, None, other_path=staging_dir)
         run_spill_dir = storage.join(spill_dir, f"{storage.basename(staging_dir)}{SPILL_SUFFIX}")
         if workers.shares_disk:
             _check_spill_dir(run_spill_dir, spill_dir)
@@ -327,11 +327,11 @@ def cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
     [(0, 2), (2, 3), (3, 4)]
     """
     ends = np.cumsum(sizes, dtype=np.int64)
-    start = before = 0
+    start = num_bytes_before = 0
     while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, num_bytes_before + max_bytes, side="right")))
         yield start, stop
-        start, before = stop, int(ends[stop - 1])
+        start, num_bytes_before = stop, int(ends[stop - 1])
 
 
 def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -395,9 +395,9 @@ class _Collector:
         most: bytes of a record; larger ones are not kept.
     """
 
-    def __init__(self, encode: Callable[[Any], bytes], most: int) -> None:
+    def __init__(self, encode: Callable[[Any], bytes], max_bytes: int) -> None:
         self._encode = encode
-        self._most = most
+        self._most = max_bytes
         self._records: list[bytes] = []
 
     def append(self, example: Any) -> int:
@@ -421,12 +421,12 @@ class _Collector:
         self._records = []
 
 
-def collector(encode: Callable[[Any], bytes], most: int) -> tuple[Any, ...]:
+def collector(encode: Callable[[Any], bytes], max_bytes: int) -> tuple[Any, ...]:
     """Returns functions that collect framed records: `append`, `sizes`, `ordered` and `clear` of `_Collector`."""
     if core is not None:
-        functions: tuple[Any, ...] = core.collector(encode, most)
+        functions: tuple[Any, ...] = core.collector(encode, max_bytes)
         return functions
-    python_collector = _Collector(encode, most)
+    python_collector = _Collector(encode, max_bytes)
     return python_collector.append, python_collector.sizes, python_collector.ordered, python_collector.clear
 
 
@@ -442,30 +442,30 @@ def make_block(
         buffers: the records, one after the other.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
-    which = np.repeat(np.arange(len(buffers)), list(map(len, sizes)))
+    buffer_numbers = np.repeat(np.arange(len(buffers)), list(map(len, sizes)))
     starts = np.concatenate([np.cumsum(buffer_sizes) - buffer_sizes for buffer_sizes in sizes])
     all_sizes = np.concatenate(sizes)
 
     def ordered(order: NDArray[np.int64]) -> bytes:
         """Returns the records joined in the order of the given indices."""
-        return gather(buffers, which[order], starts[order], all_sizes[order])
+        return gather(buffers, buffer_numbers[order], starts[order], all_sizes[order])
 
     return _sorted_block(split, keys, all_sizes.astype("<u4").tobytes(), ordered, spill_dir)
 
 
 def gather(
-    buffers: list[Buffer], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+    buffers: list[Buffer], buffer_numbers: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> bytes:
     """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
     if core is not None:
-        gathered: bytes = core.gather(buffers, which, starts, sizes)
+        gathered: bytes = core.gather(buffers, buffer_numbers, starts, sizes)
         return gathered
     views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
-    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])
+    return b"".join([views[i][a:b] for i, a, b in zip(buffer_numbers.tolist(), starts.tolist(), stops, strict=True)])
 
 
 def _sorted_block(
-    split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
+    split: str, keys: bytes, sizes: bytes, gather_payload: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
 ) -> NewBlock:
     """Returns the block of records, sorted by key.
 
@@ -473,19 +473,19 @@ def _sorted_block(
         split: name of the split.
         keys: n x 16 bytes, the sort keys of the records.
         sizes: n little-endian uint32, the framed size of each record in bytes.
-        ordered: function from an array of record numbers to the payload of these records, in its order.
+        gather_payload: function from an array of record numbers to the payload of these records, in its order.
         spill_dir: directory that gets the payload in a new file; None keeps it in memory.
     """
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
     sorted_sizes = np.frombuffer(sizes, "<u4")[order]
     if spill_dir is None:
-        block = Block(split, sorted_keys, sorted_sizes.tobytes(), ordered(order))
+        block = Block(split, sorted_keys, sorted_sizes.tobytes(), gather_payload(order))
         return NewBlock(block, block)
     num_bytes = int(sorted_sizes.sum(dtype=np.int64))
     # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
     count = max(1, PIECE_BYTES * len(order) // num_bytes)
-    pieces = (ordered(order[start : start + count]) for start in range(0, len(order), count))
+    pieces = (gather_payload(order[start : start + count]) for start in range(0, len(order), count))
     spilled = spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
     payload = FileRange(spilled.path, spilled.stop, spilled.stop + num_bytes)
     return NewBlock(spilled, Block(split, sorted_keys, sorted_sizes.tobytes(), payload))
@@ -618,12 +618,12 @@ def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) 
         keys: keys of which at least one is unusable.
         make: the function from a list of keys to their sort keys; raises InvalidKeyError for an unusable one.
     """
-    after = ""
+    suffix = ""
     with contextlib.suppress(InvalidKeyError):
         for key in keys:
             make([key])
-            after = f", after key {key!r:.100}"
-    return after
+            suffix = f", after key {key!r:.100}"
+    return suffix
 
 
 def _tell_where(error: Exception, split: str, key: Any) -> None:

@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 SHOWN = 10  # reasons of a refusal
 
 
-def earlier_version(dataset_dir: str, wanted: str = "latest") -> str | None:
+def earlier_version(dataset_dir: str, requested: str = "latest") -> str | None:
     """Returns the directory of the published version that a version is to be checked against.
 
     Args:
         dataset_dir: directory of the version to publish.
-        wanted: a version; or 'latest' for the highest one below it.
+        requested: a version; or 'latest' for the highest one below it.
 
     Returns:
         None where the latest is wanted, and none is below it.
 
     Raises:
         VersionError: the version that is wanted is not published, or not below.
-        ValueError: `wanted` is not a version.
+        ValueError: `requested` is not a version.
     """
     folder, mine = storage.dirname(dataset_dir), Version(storage.basename(dataset_dir))
     earlier = [version for version in catalog.versions_in(folder) if version < mine]
-    if wanted in LATEST:
+    if requested in LATEST:
         return storage.join(folder, str(earlier[-1])) if earlier else None
-    if Version(wanted) not in earlier:
+    if Version(requested) not in earlier:
         listed = ", ".join(map(str, earlier)) or "none"
         raise VersionError(
-            f"{mine} cannot be checked against {wanted}: published versions below {mine} in {folder} are {listed}."
+            f"{mine} cannot be checked against {requested}: published versions below {mine} in {folder} are {listed}."
         )
-    return storage.join(folder, str(Version(wanted)))
+    return storage.join(folder, str(Version(requested)))
 
 
 def check_known(published_dir: str, info: DatasetInfo) -> None:
@@ -102,6 +102,6 @@ def _refusal(verdict: Verdict, new: str, old: str) -> str:
         old: name of the version that it was compared with.
     """
     reasons = [f"  {reason.needs}  {reason.text}" for reason in verdict.reasons]
-    left_out = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []
-    lines = [f"{new} was not published: it was compared with {old}.", *reasons[:SHOWN], *left_out]
+    ellipsis = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []
+    lines = [f"{new} was not published: it was compared with {old}.", *reasons[:SHOWN], *ellipsis]
     return "\n".join([*lines, str(verdict)])

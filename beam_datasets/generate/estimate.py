@@ -59,18 +59,18 @@ def take_samples(
     for number, splits in enumerate(together):
         one, tallies = sources[splits[0]], {split: [0, 0] for split in splits}
         count = max(1, math.ceil(len(one.units) * share))
-        chosen = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
+        sampled_units = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
         began, weight, is_whole = time.monotonic(), 0.0, True
         deadline = began + (end - began) / (len(together) - number)
-        for unit in chosen:
+        for unit in sampled_units:
             is_whole = _add_unit(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
             weight += _size_of_unit(unit)
             if time.monotonic() > deadline:
                 break
         seconds = (time.monotonic() - began) / len(splits)
         total = sum(map(_size_of_unit, one.units))
-        known = weight / total if total and is_whole else None
-        samples |= {split: Sample(known, tallies[split][0], tallies[split][1], seconds) for split in splits}
+        known_share = weight / total if total and is_whole else None
+        samples |= {split: Sample(known_share, tallies[split][0], tallies[split][1], seconds) for split in splits}
     return samples
 
 
@@ -135,17 +135,17 @@ class Estimate:
 
 def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions) -> Estimate:
     """Returns the estimated resources of a run with spilled payload, from samples of the splits."""
-    known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
-    splits = {split: _scale_sample(split, sample, sharding) for split, sample in known.items()}
+    usable_samples = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
+    splits = {split: _scale_sample(split, sample, sharding) for split, sample in usable_samples.items()}
     size = sum(split.num_bytes for split in splits.values())
-    moved, reads, writes = map(sum, zip(*(_estimate_io(split) for split in splits.values()), (0, 0, 0)))
-    encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
-    hours = (encoding + moved / MOVED_BYTES_PER_SECOND) / 3600
+    moved_bytes, reads, writes = map(sum, zip(*(_estimate_io(split) for split in splits.values()), (0, 0, 0)))
+    encoding = sum(sample.seconds / (sample.share or 1) for sample in usable_samples.values())
+    hours = (encoding + moved_bytes / MOVED_BYTES_PER_SECOND) / 3600
     smallest = min((split.num_bytes / split.examples for split in splits.values()), default=1.0)
     return Estimate(
-        splits, [split for split in samples if split not in known],
+        splits, [split for split in samples if split not in usable_samples],
         PROCESS_BYTES + int(EXAMPLE_BYTES * min(GROUP_BYTES, size) / max(smallest, 1.0)),
-        reads, writes, moved, hours,
+        reads, writes, moved_bytes, hours,
     )  # fmt: skip
 
 
@@ -154,17 +154,17 @@ def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
     levels = len(level_sizes(groups, size, blocks, MergeLimits()))
-    joined = size if size > GROUP_BYTES * split.shards else 0  # shards in parts are written twice
-    moved = size * (1 + levels) + joined
-    reads = blocks * (1 + levels) + 2 * moved // MergeLimits().range_bytes  # of heads and of payload
-    writes = (moved + size) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * split.shards
-    return moved, reads, writes
+    joined_bytes = size if size > GROUP_BYTES * split.shards else 0  # shards in parts are written twice
+    moved_bytes = size * (1 + levels) + joined_bytes
+    reads = blocks * (1 + levels) + 2 * moved_bytes // MergeLimits().range_bytes  # of heads and of payload
+    writes = (moved_bytes + size) // REQUEST_BYTES + blocks * (1 + levels) + 2 * groups + 4 * split.shards
+    return moved_bytes, reads, writes
 
 
 def _scale_sample(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
     """Returns the split that a sample is of."""
     scale = 1 / (sample.share or 1)
     examples = max(1, round(sample.examples * scale))
-    kept = min(examples, sharding.max_examples_per_split or examples)
-    size = int(sample.num_bytes * scale * kept / examples)
-    return SplitEstimate(kept, size, choose_shards(split, kept, size, sharding))
+    num_examples = min(examples, sharding.max_examples_per_split or examples)
+    size = int(sample.num_bytes * scale * num_examples / examples)
+    return SplitEstimate(num_examples, size, choose_shards(split, num_examples, size, sharding))

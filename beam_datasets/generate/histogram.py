@@ -106,22 +106,24 @@ def count_keys(
 def merge(histograms: Iterable[Histogram], max_bins: int = DEFAULT_BINS) -> Histogram:
     """Returns the histogram of all the examples together."""
     parts = list(histograms)
-    libraries = frozenset[str]().union(*(part.libraries for part in parts))
-    merged = _merge_counts([part for part in parts if len(part.counts)], max_bins)
-    requests = storage.sum_requests(part.requests for part in parts)
-    return replace(merged, libraries=libraries, num_blocks=sum(part.num_blocks for part in parts), requests=requests)
+    libraries = frozenset[str]().union(*(histogram.libraries for histogram in parts))
+    merged = _merge_counts([histogram for histogram in parts if len(histogram.counts)], max_bins)
+    requests = storage.sum_requests(histogram.requests for histogram in parts)
+    return replace(
+        merged, libraries=libraries, num_blocks=sum(histogram.num_blocks for histogram in parts), requests=requests
+    )
 
 
 def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
     """Returns the bins of all histograms together, at the coarsest of their resolutions or a coarser one."""
     if not parts:
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
-    shift = max(part.shift for part in parts)
-    bins = _clear_low_bits(np.concatenate([part.bins for part in parts]), shift)
+    shift = max(histogram.shift for histogram in parts)
+    bins = _clear_low_bits(np.concatenate([histogram.bins for histogram in parts]), shift)
     high, low = bins[:, 0], bins[:, 1]
     order = np.lexsort((low, high)) if low.any() else np.argsort(high, kind="stable")
-    counts = np.concatenate([part.counts for part in parts])[order]
-    num_bytes = np.concatenate([part.num_bytes for part in parts])[order]
+    counts = np.concatenate([histogram.counts for histogram in parts])[order]
+    num_bytes = np.concatenate([histogram.num_bytes for histogram in parts])[order]
     return _coarsen(shift, bins[order], counts, num_bytes, max_bins)
 
 

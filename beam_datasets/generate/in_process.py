@@ -120,9 +120,9 @@ def _encode(
             raise InvalidKeyError(NOT_UTF8) from None
         except (Exception, SystemExit) as error:  # sys.exit(0) must not pass for a success
             label = ", ".join(splits)
-            raised, after = what_raised(error, key, count, label)
-            where = [f"in the source of {label!r}", *([after] if count else [])]
-            raise GenerationError(raised + frames.placed(where, frames.of(error))) from error
+            message, key_note = what_raised(error, key, count, label)
+            details = [f"in the source of {label!r}", *([key_note] if count else [])]
+            raise GenerationError(message + frames.placed(details, frames.of(error))) from error
 
 
 def write_blocks(
@@ -147,9 +147,9 @@ def write_blocks(
     shift = 0 if sharding.ordered else histograms.hash_shift(max_bins)
     counts: defaultdict[str, list[Histogram]] = defaultdict(list)
     read: list[AnyBlock] = []
-    for block, loaded in blocks:
+    for block, loaded_block in blocks:
         read.append(block)
-        counts[block.split].append(histogram_of(loaded, shift))
+        counts[block.split].append(histogram_of(loaded_block, shift))
         if len(counts[block.split]) == _HISTOGRAMS_MERGED:
             counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
     merged = {
@@ -161,8 +161,8 @@ def write_blocks(
     collector = BlockCollector(spill_dir or "")
     while read:
         for block in read.pop().load():
-            for number, part in collector.send(planning.route(block, plan.split(block.split))):
-                groups[number].append(part)
+            for number, block_range in collector.send(planning.route(block, plan.split(block.split))):
+                groups[number].append(block_range)
     for number, listed in collector.flush():
         groups[number].append(listed)
     parts: defaultdict[tuple[str, int], list[WrittenShard]] = defaultdict(list)

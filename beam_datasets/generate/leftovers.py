@@ -145,9 +145,10 @@ def _end_run(target: str, job: str | None) -> None:
     A run other than `job`, which may have reserved the directory since, is not discarded. If the version is published
     then, its records of runs are removed.
     """
-    held = runs.holder(target)
-    if held is not None and (
-        runs.is_complete(target) or (held.run.job == job and not runs.discard(held.run, by="beam-datasets gc"))
+    reservation = runs.holder(target)
+    if reservation is not None and (
+        runs.is_complete(target)
+        or (reservation.run.job == job and not runs.discard(reservation.run, by="beam-datasets gc"))
     ):
         runs.finish(target)
     if runs.is_complete(target):
@@ -248,20 +249,26 @@ class _Search:
         if runs.is_complete(target):
             reason = "records of runs; the version is published"
             return Leftover(path, "run", usage.num_bytes, usage.modified, True, reason)
-        held = runs.holder(target)
-        if held is None or (held.decision is not None and held.decision.kind == runs.ABANDON):
+        reservation = runs.holder(target)
+        if reservation is None or (reservation.decision is not None and reservation.decision.kind == runs.ABANDON):
             reason = "records of runs that were given up, which keep them from publishing; they go when one publishes"
             return Leftover(path, "run", usage.num_bytes, usage.modified, False, reason)
-        parts = [usage, *filter(None, map(_usage, filter(None, (held.run.staging_dir, held.run.spill_dir))))]
-        num_bytes, modified = sum(part.num_bytes for part in parts), max(part.modified for part in parts)
-        owner, job = held.run.owner, held.run.job
-        if held.decision is not None:
-            abandoned, why = self._judge_owner(owner, modified)
-            reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {why}"
+        parts = [
+            usage,
+            *filter(None, map(_usage, filter(None, (reservation.run.staging_dir, reservation.run.spill_dir)))),
+        ]
+        num_bytes, modified = (
+            sum(usage_of_dir.num_bytes for usage_of_dir in parts),
+            max(usage_of_dir.modified for usage_of_dir in parts),
+        )
+        owner, job = reservation.run.owner, reservation.run.job
+        if reservation.decision is not None:
+            abandoned, owner_text = self._judge_owner(owner, modified)
+            reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {owner_text}"
         else:
-            abandoned = held.run.is_dead
-            _, why = (True, f"{owner.text} is gone") if abandoned else self._judge_owner(owner, time.time())
-            reason = f"reserved by run {job}; {why.partition(';')[0]}"
+            abandoned = reservation.run.is_dead
+            _, owner_text = (True, f"{owner.text} is gone") if abandoned else self._judge_owner(owner, time.time())
+            reason = f"reserved by run {job}; {owner_text.partition(';')[0]}"
             reason += "" if abandoned else f"; --abandon {job} gives it up"
         return Leftover(path, "run", num_bytes, modified, abandoned, reason, job)
 
@@ -299,8 +306,8 @@ def _siblings(path: str) -> list[str]:
     match = runs.PUBLISHED_FROM.fullmatch(name)
     if match is None or storage.is_remote(path):
         return []
-    others = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list(folder) if other != name)
-    return [storage.join(folder, other.string) for other in others if other and other["staging"] == match["staging"]]
+    matches = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list(folder) if other != name)
+    return [storage.join(folder, other.string) for other in matches if other and other["staging"] == match["staging"]]
 
 
 def _sibling_owner(path: str) -> Owner | None:
@@ -333,10 +340,10 @@ def _belongs_to_holder(path: str) -> bool:
     match = runs.STAGING_NAME.fullmatch(storage.basename(path).removesuffix(SPILL_SUFFIX))
     if match is None or not storage.is_remote(path):
         return False
-    held = runs.holder(storage.join(storage.dirname(path), match["name"]))
-    if held is None or held.run.job != match["job"]:
+    reservation = runs.holder(storage.join(storage.dirname(path), match["name"]))
+    if reservation is None or reservation.run.job != match["job"]:
         return False
-    return held.decision is None or held.decision.kind != runs.ABANDON
+    return reservation.decision is None or reservation.decision.kind != runs.ABANDON
 
 
 def _kept_result(staging_dir: str) -> str | None:

@@ -65,8 +65,8 @@ class ReadSize:
 
     def chunks(self, num_blocks: int, num_bytes: int) -> int:
         """Returns in how many chunks to read blocks of a total size."""
-        wanted = max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
-        return max(1, round(num_bytes / wanted), -(-num_bytes // self.max_bytes))
+        target_bytes = max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
+        return max(1, round(num_bytes / target_bytes), -(-num_bytes // self.max_bytes))
 
 
 ON_DISK = ReadSize(256 << 10, 64 << 20)
@@ -84,20 +84,20 @@ def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Ite
         blocks: the blocks to merge.
         stack: closes the temporary file.
     """
-    file, held = None, 0
+    file, held_bytes = None, 0
     for block in blocks:
         if not isinstance(block, Block) or not isinstance(block.payload, bytes):
             yield block, None
             continue
-        held += len(block.payload)
-        if held <= INLINE_BYTES:
+        held_bytes += len(block.payload)
+        if held_bytes <= INLINE_BYTES:
             yield block, None
             continue
         if file is None:
             file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
-        at, rest = file.tell(), memoryview(block.payload)
-        while rest:
-            rest = rest[file.write(rest) :]
+        at, remaining = file.tell(), memoryview(block.payload)
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
         yield replace(block, payload=b""), partial(_read_parked, file.fileno(), at)
 
 
@@ -147,24 +147,24 @@ class Merge:
         blocks_and_reads = list(_hold_blocks(blocks, stack))
         remote = any(storage.is_remote(each.path) for each, _ in blocks_and_reads)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
-        held: list[Read] = []
+        readers: list[Read] = []
         parts, sizes = [], []
-        for loaded, read in for_all(lambda each: (each[0].load(), each[1]), blocks_and_reads):
-            for block in loaded:
-                keeps_open = remote or len(held) < MAX_OPEN_FILES  # a process has a limit
-                held.append(read or _block_reader(block, stack if keeps_open else None))
+        for loaded_blocks, read in for_all(lambda each: (each[0].load(), each[1]), blocks_and_reads):
+            for block in loaded_blocks:
+                keeps_open = remote or len(readers) < MAX_OPEN_FILES  # a process has a limit
+                readers.append(read or _block_reader(block, stack if keeps_open else None))
                 parts.append(block.keys)
                 sizes.append(np.frombuffer(block.sizes, "<u4").astype(np.uint32, copy=False))
-        joined = b"".join(parts)
+        all_keys = b"".join(parts)
         del parts
-        keys = key_array(joined)
-        del joined
+        keys = key_array(all_keys)
+        del all_keys
         starts = [np.cumsum(block_sizes, dtype=np.int64) - block_sizes for block_sizes in sizes]
         return cls(
-            held,
+            readers,
             keys,
             np.concatenate([np.empty(0, np.uint32), *sizes]),
-            np.repeat(np.arange(len(held), dtype=np.int32), [len(block_sizes) for block_sizes in sizes]),
+            np.repeat(np.arange(len(readers), dtype=np.int32), [len(block_sizes) for block_sizes in sizes]),
             np.concatenate([np.empty(0, np.int64), *starts]),
             sort_order(keys),
             IN_STORE if remote else ON_DISK,

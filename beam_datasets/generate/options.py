@@ -66,23 +66,25 @@ class ShardingOptions:
     @property
     def most_shards(self) -> int:
         """The largest number of shards that is asked for; 0 for none."""
-        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        return max(filter(None, asked), default=0)
+        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        return max(filter(None, counts), default=0)
 
     def _take_integers(self) -> None:
         """Converts all numbers to int: JSON cannot store NumPy's."""
         names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        taken: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
+        integers: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
         if isinstance(self.num_shards, Mapping):
-            asked = self.num_shards.items()
-            if others := [split for split in self.num_shards if not isinstance(split, str)]:
-                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
-            taken["num_shards"] = {
-                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in asked
+            counts = self.num_shards.items()
+            if invalid_names := [split for split in self.num_shards if not isinstance(split, str)]:
+                raise TypeError(
+                    f"num_shards must be an int or {{split name: int}}, but {invalid_names[0]!r} is not a str."
+                )
+            integers["num_shards"] = {
+                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in counts
             }
         else:
-            taken["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
-        for name, value in taken.items():
+            integers["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
+        for name, value in integers.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -117,9 +119,9 @@ class ShardingOptions:
         Raises:
             ValueError: num_shards names another.
         """
-        if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
-            hint = did_you_mean(others[0], splits)
-            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.{hint}")
+        if isinstance(self.num_shards, Mapping) and (unknown_splits := sorted(set(self.num_shards) - set(splits))):
+            hint = did_you_mean(unknown_splits[0], splits)
+            raise ValueError(f"num_shards names the splits {unknown_splits}; the dataset has {sorted(splits)}.{hint}")
 
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""

@@ -42,15 +42,17 @@ class Owner:
     start_ticks: int | None = None
 
     @classmethod
-    def of_this_process(cls, job: str, started: float, runner: str) -> Owner:
+    def of_this_process(cls, job: str, start_time: float, runner: str) -> Owner:
         """Returns this process as the owner of a job.
 
         Args:
             job: id of the job, unique to the run.
-            started: start of the job, in seconds since the epoch.
+            start_time: start of the job, in seconds since the epoch.
             runner: name of the runner.
         """
-        return cls(job, socket.gethostname(), os.getpid(), started, runner, _pid_namespace(), _start_ticks(os.getpid()))
+        return cls(
+            job, socket.gethostname(), os.getpid(), start_time, runner, _pid_namespace(), _start_ticks(os.getpid())
+        )
 
     @classmethod
     def from_json(cls, content: Any) -> Owner:
@@ -61,12 +63,12 @@ class Owner:
         Raises:
             ValueError: `host`, `job`, `pid` or `started` is missing or has another type.
         """
-        known = {field.name: content[field.name] for field in fields(cls) if field.name in content}
-        if {"job", "host", "pid", "started"} - set(known) or not isinstance(known["host"], str):
+        field_values = {field.name: content[field.name] for field in fields(cls) if field.name in content}
+        if {"job", "host", "pid", "started"} - set(field_values) or not isinstance(field_values["host"], str):
             raise ValueError("host, job, pid or started is missing")
-        if type(known["pid"]) is not int or known["pid"] < 1:
-            raise ValueError(f"pid is {known['pid']!r}")
-        return cls(**known)
+        if type(field_values["pid"]) is not int or field_values["pid"] < 1:
+            raise ValueError(f"pid is {field_values['pid']!r}")
+        return cls(**field_values)
 
     @classmethod
     def read(cls, directory: str) -> Owner | None:

@@ -331,9 +331,9 @@ def _cut_groups(
     shard = np.repeat(np.arange(len(ends)), parts - 1)  # of each cut inside one
     number = np.arange(len(shard)) - np.repeat(np.cumsum(parts - 1) - (parts - 1), parts - 1) + 1
     at = size_at_ends[shard] - sizes[shard] * (1 - number / parts[shard])
-    inside = ranks[np.searchsorted(bytes_before, at.astype(np.int64))]
+    cut_ranks = ranks[np.searchsorted(bytes_before, at.astype(np.int64))]
     starts = np.concatenate([[0], ends])[shard]
-    stops = np.unique(np.concatenate([ends, inside[(inside > starts) & (inside < ends[shard])]]))
+    stops = np.unique(np.concatenate([ends, cut_ranks[(cut_ranks > starts) & (cut_ranks < ends[shard])]]))
     return stops, np.searchsorted(ends, stops).astype(np.int64)
 
 

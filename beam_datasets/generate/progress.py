@@ -58,10 +58,10 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
     spilled, staged = _list_sizes(spill_dir, in_stores), _list_sizes(staging_dir, in_stores)
     examples, size = _count_encoded(spill_dir or "", spilled)
     shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
-    written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
+    shard_paths = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
     size += _sum(spill_dir, spilled, [path for path in spilled if path.endswith(".records")])
     units = _count_units(spilled)
-    return Progress(examples, size, len(shards), _sum(staging_dir, staged, written), units)
+    return Progress(examples, size, len(shards), _sum(staging_dir, staged, shard_paths), units)
 
 
 def count_units(spill_dirs: Iterable[str]) -> int:

@@ -115,22 +115,22 @@ def repair(
     if copy_storage_options and (copy is None or not storage.is_remote(copy)):
         raise StoreOptionsError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
     dry_run = boolean("dry_run", dry_run)
-    before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
+    examined_before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:
-        copy = storage.with_options_if_remote(copy, copy_storage_options, beside=before.expected.directory)
-        _check_copy(copy, before)
-    plan = _Plan(before, copy, refused={})
+        copy = storage.with_options_if_remote(copy, copy_storage_options, other_path=examined_before.expected.directory)
+        _check_copy(copy, examined_before)
+    plan = _Plan(examined_before, copy, refused={})
     steps = []
     for step in plan.steps():
         if not dry_run:
-            _write_file(step, before.expected.directory, copy)
+            _write_file(step, examined_before.expected.directory, copy)
             if on_step is not None:
                 on_step(step)
         steps.append(step)
-    after = before
+    examined_after = examined_before
     if steps and not dry_run:
-        after = examine_again(before, {step.file.removesuffix(INDEX_SUFFIX) for step in steps})
-    return Repair(before.report, tuple(steps), plan.refused, None if dry_run else after.report)
+        examined_after = examine_again(examined_before, {step.file.removesuffix(INDEX_SUFFIX) for step in steps})
+    return Repair(examined_before.report, tuple(steps), plan.refused, None if dry_run else examined_after.report)
 
 
 def _write_file(step: FileRepair, directory: str, copy: str | None) -> None:
@@ -183,12 +183,12 @@ class _Plan:
             if step is not None:
                 yield step
 
-    def _refuse(self, file: str, why: str = "only a good copy can restore it") -> None:
+    def _refuse(self, file: str, reason: str = "only a good copy can restore it") -> None:
         """Records that a file cannot be repaired, with the reason and the advice."""
         if self.before.expected.manifest is None and file != MANIFEST_FILE:
-            why = f"{why}, and {MANIFEST_FILE} is missing, which has the checksums of its files"
-        which = "one" if self.copy is None else "another one than this"
-        self.refused[file] = f"{why}: give {which} by --from, or generate a new version"
+            reason = f"{reason}, and {MANIFEST_FILE} is missing, which has the checksums of its files"
+        description = "one" if self.copy is None else "another one than this"
+        self.refused[file] = f"{reason}: give {description} by --from, or generate a new version"
 
     def _copied_small(self, file: str) -> FileRepair | None:
         """Returns the repair of a metadata file from the copy; if no SHA-256 proves it, None, after refusing it."""
@@ -231,8 +231,8 @@ class _Plan:
         path = storage.join(restored_from or directory, shard)
         content, is_proved = _rebuilt_index(path, old, self._published(file), start)
         if not is_proved and finding.kind in ("keys", "unreadable"):  # what cannot be read now may be good
-            why = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
-            self._refuse(file, f"{why}; only a good copy has them")
+            reason = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
+            self._refuse(file, f"{reason}; only a good copy has them")
             return None
         del self.refused[file]
         message = "built again from the shard and the keys that are left; checksums prove it"
@@ -261,8 +261,8 @@ def _check_copy(copy: str, damaged: Examination) -> None:
         theirs = read_expected(copy).full_name
     except DatasetNotFoundError:
         parts = ours.replace(":", "/").split("/")
-        below = [storage.join(copy, *parts[i:]) for i in range(len(parts))]
-        meant = next((f"; did you mean {path}?" for path in below if catalog.is_published(path)), ".")
+        subdirectories = [storage.join(copy, *parts[i:]) for i in range(len(parts))]
+        meant = next((f"; did you mean {path}?" for path in subdirectories if catalog.is_published(path)), ".")
         raise DatasetNotFoundError(f"{copy} is not the directory of a version{meant}") from None
     if damaged.expected.manifest is not None and theirs and ours != theirs:
         raise MetadataError(f"{copy} is {theirs}, not {ours}; give a copy of this very version.")
@@ -320,9 +320,9 @@ def _rebuilt_index(shard: str, old: bytes, published: int | None, first: int) ->
     with storage.open_reader(shard) as reader:
         parts += [chunk.offsets[1:] + chunk.start for chunk in tfrecord.scan_file(reader, shard, check=False)]
     offsets = np.concatenate(parts)
-    for keys, ordered in _candidates(old, len(offsets) - 1, first):
+    for keys, are_integers in _candidates(old, len(offsets) - 1, first):
         try:
-            index = Index(offsets, keys, ordered=ordered, unsorted=True).to_bytes()
+            index = Index(offsets, keys, ordered=are_integers, unsorted=True).to_bytes()
         except ValueError:
             continue
         header = index[:_INDEX_HEADER_BYTES] == old[:_INDEX_HEADER_BYTES]

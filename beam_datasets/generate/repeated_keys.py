@@ -27,18 +27,20 @@ def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
         error: an error about a split of the builder.
         builder: the builder that made the examples.
     """
-    wanted = error.sort_key
-    if error.key is not None or wanted is None or error.split is None:
+    sort_key = error.sort_key
+    if error.key is not None or sort_key is None or error.split is None:
         return error
     if "pipeline" in inspect.signature(builder._split_generators).parameters:
         return error
     try:
         for key in _keys(builder.split_generators(None).get(error.split), time.monotonic() + SEARCH_SECONDS):
-            if isinstance(key, (str, bytes, int)) and hash_key(error.split, key) == wanted:
-                text = f"the same key {shown(key)} (its hash is {wanted.hex()})"
-                described = error.with_message(str(error).replace(f"the same key (its hash is {wanted.hex()})", text))
-                described.key = key
-                return described
+            if isinstance(key, (str, bytes, int)) and hash_key(error.split, key) == sort_key:
+                text = f"the same key {shown(key)} (its hash is {sort_key.hex()})"
+                error_with_key = error.with_message(
+                    str(error).replace(f"the same key (its hash is {sort_key.hex()})", text)
+                )
+                error_with_key.key = key
+                return error_with_key
     except Exception as problem:  # of the author's code, whose source may be readable once only: the error stays
         _log.debug("The source of %r was not read again: %s", error.split, problem)
     return error

@@ -122,8 +122,8 @@ class Run:
 
         A run in a temporary directory, as of `build --overwrite`, keeps it beside that, because it is removed.
         """
-        folder, _, inside = self.target.partition("/incomplete.")
-        return storage.join(folder if inside else storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
+        folder, _, staged_name = self.target.partition("/incomplete.")
+        return storage.join(folder if staged_name else storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
 
     @property
     def text(self) -> str:
@@ -152,7 +152,7 @@ class Run:
         content = json.loads(text)
         spill_dir = content["spill_dir"]
         if spill_dir is not None:
-            spill_dir = storage.with_options_if_remote(spill_dir, None, beside=target)
+            spill_dir = storage.with_options_if_remote(spill_dir, None, other_path=target)
         is_reserved = bool(content.get("is_reserved"))  # records of earlier versions of this package lack it
         return cls(target, Owner.from_json(content["owner"]), str(content["marker"]), spill_dir, is_reserved)
 
@@ -320,9 +320,9 @@ def reserve(run: Run) -> None:
         decision = decision_of(run.target, run.job)
         if decision is not None and decision.kind == ABANDON:
             raise _abandoned_error(run, decision)
-        held = holder(run.target)
-        if held is None or (held.decision is not None and held.decision.kind == ABANDON):
-            number = held.number + 1 if held else 1
+        reservation = holder(run.target)
+        if reservation is None or (reservation.decision is not None and reservation.decision.kind == ABANDON):
+            number = reservation.number + 1 if reservation else 1
             path = storage.join(runs_dir(run.target), f"{number:08d}.reservation.json")
             if not _create(path, run.to_json()):
                 continue
@@ -337,20 +337,21 @@ def reserve(run: Run) -> None:
                 )
             _check_empty(run)
             return
-        if held.run.job == run.job:
+        if reservation.run.job == run.job:
             return
-        if held.decision is not None:
+        if reservation.decision is not None:
             finish(run.target)
             raise AlreadyPublishedError(
-                f"{run.target}: {held.run.text} had staged everything and decided to publish, but had not finished. "
-                "Its files have been put in place now, and the version is published."
+                f"{run.target}: {reservation.run.text} had staged everything and decided to publish, but had not "
+                "finished. Its files have been put in place now, and the version is published."
             )
-        if not held.run.is_dead:
+        if not reservation.run.is_dead:
             raise AlreadyPublishedError(
-                f"{run.target}: expected no other run, but {held.run.text} has reserved it. Wait for its end. If it "
-                f"has ended, give it up: beam-datasets gc {storage.dirname(run.target)} --abandon {held.run.job}"
+                f"{run.target}: expected no other run, but {reservation.run.text} has reserved it. Wait for its end. "
+                f"If it has ended, give it up: beam-datasets gc {storage.dirname(run.target)} --abandon "
+                f"{reservation.run.job}"
             )
-        discard(held.run, by=f"run {run.job}, because {held.run.owner.text} is gone")
+        discard(reservation.run, by=f"run {run.job}, because {reservation.run.owner.text} is gone")
 
 
 def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
@@ -368,9 +369,9 @@ def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
         AbandonedError: this run was abandoned.
     """
     reserve(run)
-    wanted = Decision(run.job, PUBLISH, digest, list(files))
-    created = _create(_decision_path(run.target, run.job), wanted.to_json())
-    decision = wanted if created else decision_of(run.target, run.job)
+    proposal = Decision(run.job, PUBLISH, digest, list(files))
+    created = _create(_decision_path(run.target, run.job), proposal.to_json())
+    decision = proposal if created else decision_of(run.target, run.job)
     _check_not_complete(run.target)  # as in `reserve`: "abandon" may have been deleted
     if decision is None:
         raise StorageError(f"{_decision_path(run.target, run.job)}: expected a record, but it was deleted.")
@@ -457,33 +458,33 @@ def finish(target: str) -> bool:
     Raises:
         StorageError: its staged files are gone, and the version is not there: it was published, and deleted since.
     """
-    held = holder(target)
-    if held is None or held.decision is None or held.decision.kind != PUBLISH:
+    reservation = holder(target)
+    if reservation is None or reservation.decision is None or reservation.decision.kind != PUBLISH:
         return False
     if is_complete(target):  # else the decision is valid
-        delete_files(held.run)
+        delete_files(reservation.run)
     else:
         try:
-            commit_all(held.run, held.decision)
-            complete(held.run, held.decision)
+            commit_all(reservation.run, reservation.decision)
+            complete(reservation.run, reservation.decision)
         except FileNotFoundError as error:
             raise StorageError(
-                f"{error}. {held.run.text} had decided to publish {target}, but what it staged was removed, as it is "
-                "once it is published. If you deleted the version, and no run is active: delete "
+                f"{error}. {reservation.run.text} had decided to publish {target}, but what it staged was removed, as "
+                "it is once it is published. If you deleted the version, and no run is active: delete "
                 f"{runs_dir(target)} as well, and run the same command again."
             ) from None
-    if held.run.owner.is_dead:
-        storage.remove(held.run.worker_log)
-        if held.run.spill_dir:
-            storage.remove_tree(held.run.spill_dir)
+    if reservation.run.owner.is_dead:
+        storage.remove(reservation.run.worker_log)
+        if reservation.run.spill_dir:
+            storage.remove_tree(reservation.run.spill_dir)
     return True
 
 
 def commit_all(run: Run, decision: Decision) -> None:
     """Commits all files but the marker, a few at once; dataset_info.json of an export after the others."""
     with ThreadPoolExecutor(COPIES_AT_ONCE) as executor:
-        for done in [executor.submit(commit_file, run, file) for file in decision.files if file.name != INFO_FILE]:
-            done.result()
+        for future in [executor.submit(commit_file, run, file) for file in decision.files if file.name != INFO_FILE]:
+            future.result()
     for file in decision.files:
         if file.name == INFO_FILE:
             commit_file(run, file)
@@ -497,13 +498,13 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
         job: the run's id. It need not have reserved the directory.
         by: name of the person or program that abandons it, for messages.
     """
-    wanted = Decision(job, ABANDON, by=by)
+    proposal = Decision(job, ABANDON, by=by)
     while not is_complete(target):  # no run publishes there any more, and records would be left
-        if _create(_decision_path(target, job), wanted.to_json()):
-            return wanted
+        if _create(_decision_path(target, job), proposal.to_json()):
+            return proposal
         if (decision := decision_of(target, job)) is not None:
             return decision
-    return wanted
+    return proposal
 
 
 def discard(run: Run, *, by: str) -> bool:

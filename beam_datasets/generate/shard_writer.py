@@ -151,9 +151,9 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         np.cumsum(merge.sizes[merge.order], dtype=np.uint64, out=offsets[1:])
         del merge  # an index takes as much memory
     index = Index(offsets, keys, ordered=destination.ordered)
-    written, content = WrittenShard.of(group.split, group.shard, path, index, checksum, part=group.part)
+    shard, content = WrittenShard.of(group.split, group.shard, path, index, checksum, part=group.part)
     storage.write_bytes(path + ".index", content)
-    return written
+    return shard
 
 
 def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksum: int = 0) -> int:
@@ -185,9 +185,9 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     number = int(key[0]) << 64 | int(key[1])
     integer = number - (1 << 127) if destination.ordered else None
     name = f"its hash is {number:032x}" if integer is None else str(integer)
-    more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
+    count_note = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
     raise DuplicateKeyError(
-        f"{group.text}: two examples have the same key ({name}){more}. Keys decide the order and "
+        f"{group.text}: two examples have the same key ({name}){count_note}. Keys decide the order and "
         f"must be unique; make them so, or keep one of each by --ignore_duplicates. The two examples:"
         f"\n  {show(one)}\n  {show(other)}",
         split=group.split,
@@ -216,9 +216,9 @@ def join_parts(parts: Iterable[WrittenShard], num_shards: int, destination: Dest
         for part in parts:
             checksum = append_file(part.path, writer, checksum)
     index = _joined_index(parts, destination.ordered)
-    written, content = WrittenShard.of(first.split, first.shard, path, index, checksum)
+    joined_shard, content = WrittenShard.of(first.split, first.shard, path, index, checksum)
     storage.write_bytes(path + ".index", content)
-    return replace(written, requests=storage.sum_requests(part.requests for part in parts))
+    return replace(joined_shard, requests=storage.sum_requests(part.requests for part in parts))
 
 
 def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
@@ -235,14 +235,14 @@ def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
 
 def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
     """Returns the index of a shard: those of its parts, with offsets shifted by the sizes of the parts before."""
-    offsets, keys, before = [np.zeros(1, np.uint64)], [], 0
+    offsets, keys, num_bytes_before = [np.zeros(1, np.uint64)], [], 0
     for part in parts:
         path = part.path + ".index"
         index = Index.from_bytes(storage.read_bytes(path), path=path)
-        offsets.append(index.offsets[1:] + np.uint64(before))
+        offsets.append(index.offsets[1:] + np.uint64(num_bytes_before))
         if index.keys is not None:
             keys.append(index.keys)
-        before += part.file_bytes
+        num_bytes_before += part.file_bytes
     return Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered)
 
 
@@ -264,8 +264,8 @@ def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
     """Returns the values of a feature for an error message: "7", "[1, 2]" or "1,200 values"."""
     if len(values) > VALUES_SHOWN:
         return f"{len(values):,} values"
-    shown = [_show_value(value) for value in values]
-    return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+    texts = [_show_value(value) for value in values]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _show_value(value: Any) -> str:
@@ -280,5 +280,5 @@ def _show_value(value: Any) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         return f"{len(value):,} bytes that begin with {value[:4]!r}"
-    cut = f" ... ({len(text):,} characters)" if len(text) > TEXT_SHOWN else ""
-    return repr(text[:TEXT_SHOWN]) + cut
+    ellipsis = f" ... ({len(text):,} characters)" if len(text) > TEXT_SHOWN else ""
+    return repr(text[:TEXT_SHOWN]) + ellipsis

@@ -100,8 +100,8 @@ def pair_and_splits(
     if type(item) is tuple and len(item) == 3:
         key, example, split = item
         if split not in keeps:
-            known = ", ".join(map(repr, keeps))
-            raise BeamDatasetsError(f"key {key!r:.60}: expected one of the splits {known}, got {split!r:.60}.")
+            names = ", ".join(map(repr, keeps))
+            raise BeamDatasetsError(f"key {key!r:.60}: expected one of the splits {names}, got {split!r:.60}.")
         return (key, example), (split,)
     pair = pair_of(item, ", ".join(keeps))
     return pair, [split for split, keep in keeps.items() if keep is None or keep(pair[0])]
@@ -184,8 +184,8 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
     ('ValueError: bad', "after key 'k3' (example 4 of 'train')")
     """
     location = f"unit {unit} of {split!r}" if unit else repr(split)
-    said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
-    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {location})"
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
+    return f"{type(error).__name__}: {message}", f"after key {key!r:.200} (example {count:,} of {location})"
 
 
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -198,11 +198,11 @@ def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, 
     [("train, test: 'a.csv'", 'a.csv')]
     """
     label = ", ".join(splits)
-    named = [(f"{label}: {_shorten_name(repr(unit))}", unit) for unit in units]
-    name, count = Counter(name for name, _ in named).most_common(1)[0] if named else ("", 0)
+    units_by_name = [(f"{label}: {_shorten_name(repr(unit))}", unit) for unit in units]
+    name, count = Counter(name for name, _ in units_by_name).most_common(1)[0] if units_by_name else ("", 0)
     if count > 1:
         raise BeamDatasetsError(f"{name}: expected units that differ in their repr, got {count} such. Give each once.")
-    return named
+    return units_by_name
 
 
 def _shorten_name(text: str) -> str:
@@ -298,14 +298,14 @@ def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:
         return [checkpoint for checkpoint in executor.map(Checkpoint.load, paths) if checkpoint is not None]
 
 
-def choose(checkpoints: Iterable[Checkpoint], wanted: Collection[str]) -> list[Checkpoint]:
+def choose(checkpoints: Iterable[Checkpoint], units: Collection[str]) -> list[Checkpoint]:
     """Returns checkpoints that have no unit in common and only wanted ones, those of many units first."""
-    left, chosen = set(wanted), []
+    remaining_units, selected = set(units), []
     for checkpoint in sorted(checkpoints, key=lambda each: (-len(each.units), each.units)):
-        if checkpoint.units and left.issuperset(checkpoint.units):
-            left.difference_update(checkpoint.units)
-            chosen.append(checkpoint)
-    return chosen
+        if checkpoint.units and remaining_units.issuperset(checkpoint.units):
+            remaining_units.difference_update(checkpoint.units)
+            selected.append(checkpoint)
+    return selected
 
 
 def read_together(sources: Mapping[str, SourceUnits]) -> list[list[str]]:
@@ -405,11 +405,11 @@ def fingerprint(builder: Any) -> dict[str, str]:
     """
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
-    left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
+    excluded_names = {*cached, "_root", "_downloads", "_download_root", "download_size"}
     arguments = {
         name: _digest(_describe_contents(value).encode()) if _is_secret(name) else _describe_value(value)
         for name, value in vars(builder).items()
-        if name not in left_out
+        if name not in excluded_names
     }
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
@@ -470,10 +470,10 @@ def _describe_value(value: Any) -> str:
     "{'a': [1, 'x'], 'b': {1, 2}}"
     """
     plain = _describe_contents(value)
-    shown = without_passwords(plain)
-    if shown == plain and len(plain) <= _MAX_TEXT:
+    text = without_passwords(plain)
+    if text == plain and len(plain) <= _MAX_TEXT:
         return plain
-    return f"{shown[:_MAX_TEXT]}... {_digest(plain.encode())}"
+    return f"{text[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
 def _describe_contents(value: Any) -> str:
@@ -539,14 +539,14 @@ def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tu
         if earlier.digest == resumable.digest:
             accepted.update(earlier.accepted)
         attempts.append(attempt)
-    others = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
-    if others and resume != CHANGED:
-        changes = "\n  ".join(_describe_changes(others[-1].fingerprint, resumable.fingerprint))
+    changed_runs = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
+    if changed_runs and resume != CHANGED:
+        changes = "\n  ".join(_describe_changes(changed_runs[-1].fingerprint, resumable.fingerprint))
         raise ResumeError(
             f"{resumable.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\n"
             f"If its finished units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
         )
-    accepted.update(earlier.digest for earlier in others)
+    accepted.update(earlier.digest for earlier in changed_runs)
     return attempts, dataclasses.replace(resumable, accepted=sorted(accepted - {resumable.digest}))
 
 
@@ -564,11 +564,11 @@ def _find_earlier_runs(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
                 yield Attempt(match["job"], runs.staging_dir(target, match["job"]), spill_dir), earlier
 
 
-def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _describe_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     """Yields a line "name: old -> new" for each name whose value differs; "missing" is the value of an absent name."""
-    for name in dict.fromkeys([*before, *now]):
-        if before.get(name) != now.get(name):
-            yield f"{name}: {before.get(name, 'missing')} -> {now.get(name, 'missing')}"
+    for name in dict.fromkeys([*old, *new]):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {old.get(name, 'missing')} -> {new.get(name, 'missing')}"
 
 
 def keeps_units(run: runs.Run, spill_dir: str) -> bool:
@@ -624,15 +624,15 @@ class ShardRecords:
         ranks = split.num_examples, split.num_shards, group.shard, group.part, group.num_parts, start, group.take
         return hashlib.sha256(f"{self.source} {group.split} {ranks}".encode()).hexdigest()[:32] + SHARDS_SUFFIX
 
-    def save(self, number: int, plan: Plan, written: WrittenShard) -> None:
+    def save(self, number: int, plan: Plan, shard: WrittenShard) -> None:
         """Records the file of a group.
 
         Args:
             number: number of the group in the plan.
             plan: the plan.
-            written: the file.
+            shard: the file.
         """
-        content = json.dumps(dataclasses.asdict(written)).encode()
+        content = json.dumps(dataclasses.asdict(shard)).encode()
         storage.write_bytes(storage.join(self.spill_dir, self._name(number, plan)), content)
 
     def reuse(self, number: int, plan: Plan, destination: Destination) -> WrittenShard | None:

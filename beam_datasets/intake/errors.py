@@ -9,14 +9,14 @@ from beam_datasets.errors import BeamDatasetsError, InputError
 
 
 @contextlib.contextmanager
-def foreign_errors(path: str, place: str = "", *, expected: str = "") -> Iterator[None]:
+def foreign_errors(path: str, position: str = "", *, expected: str = "") -> Iterator[None]:
     """Converts any exception of a library that reads foreign content into an InputError.
 
     Errors of this project pass unchanged: they name file and place already.
 
     Args:
         path: the file that is read.
-        place: position in the file, such as `row 17`, `byte 4096` or `column 'x'`; '' for the whole file.
+        position: position in the file, such as `row 17`, `byte 4096` or `column 'x'`; '' for the whole file.
         expected: the expected content, such as `a Parquet file`.
 
     Raises:
@@ -27,7 +27,7 @@ def foreign_errors(path: str, place: str = "", *, expected: str = "") -> Iterato
     except BeamDatasetsError:
         raise
     except Exception as error:
-        location = f"{path}, {place}" if place else path
+        location = f"{path}, {position}" if position else path
         expectation = f"expected {expected}, got an error: " if expected else ""
         raise InputError(f"{location}: {expectation}{reason(error)}") from error
 

@@ -144,9 +144,9 @@ def _read_up_to(stream: Readable, size: int, path: str, start: int) -> tuple[byt
     parts: list[bytes] = []
     try:
         with foreign_errors(path, f"byte {start}"):
-            while size > 0 and (part := stream.read1(min(size, tfrecord.PIECE_BYTES))):
-                parts.append(part)
-                size -= len(part)
+            while size > 0 and (piece := stream.read1(min(size, tfrecord.PIECE_BYTES))):
+                parts.append(piece)
+                size -= len(piece)
     except InputError as error:
         return b"".join(parts), error
     return b"".join(parts), None

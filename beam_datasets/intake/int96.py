@@ -56,10 +56,10 @@ def _to_exact_times(nanos: Any, seconds: Any) -> Any:
 
     kind, types = nanos.type, pa.types
     if types.is_timestamp(kind):
-        rest = integers_of(nanos) - integers_of(seconds) * 10**9  # modulo 2^64
+        remainders = integers_of(nanos) - integers_of(seconds) * 10**9  # modulo 2^64
         mask = pa.array(nanos.is_null().to_pylist(), pa.bool_())
         stored = pa.StructArray.from_arrays(
-            [seconds.view(pa.int64()), pa.array(rest)], ["second", "nanosecond"], mask=mask
+            [seconds.view(pa.int64()), pa.array(remainders)], ["second", "nanosecond"], mask=mask
         )
         return pa.ExtensionArray.from_storage(_exact_time_type(kind.tz), stored)
     if types.is_struct(kind):

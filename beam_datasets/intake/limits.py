@@ -15,25 +15,25 @@ VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
 """Environment variable with a higher limit of both pixels and samples."""
 
 
-def check_num_elements(number: int, most: int, what: str) -> None:
+def check_num_elements(number: int, max_number: int, problem: str) -> None:
     """Checks a number of pixels or samples that a header declares.
 
     Args:
         number: the number in the header.
-        most: the limit, which the environment variable can raise.
-        what: the beginning of the error text, such as "the sound has 9 samples".
+        max_number: the limit, which the environment variable can raise.
+        problem: the beginning of the error text, such as "the sound has 9 samples".
 
     Raises:
         InputError: the number exceeds the limit, or the variable is not a positive integer.
     """
-    if number <= most:
+    if number <= max_number:
         return
     text = os.environ.get(VARIABLE, "")
     if text and not (text.isdecimal() and int(text)):
         raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
-    limit = int(text or most)
+    limit = int(text or max_number)
     if number > limit:
         raise InputError(
-            f"{what}, more than {limit:,}. If that is right, set the environment variable {VARIABLE}={number} where "
+            f"{problem}, more than {limit:,}. If that is right, set the environment variable {VARIABLE}={number} where "
             "datasets are built and read"
         )

@@ -177,10 +177,14 @@ class ParquetContent:
         form = formats.get(self._file.schema.column(leaf).physical_type)
         values: list[int] = []
         for columns in self.chunks:
-            declared = columns[leaf].bounds
-            if form is None or declared is None or {len(each) for each in declared} != {struct.calcsize(form)}:
+            declared_bounds = columns[leaf].bounds
+            if (
+                form is None
+                or declared_bounds is None
+                or {len(each) for each in declared_bounds} != {struct.calcsize(form)}
+            ):
                 return None
-            values += [struct.unpack(form, each)[0] for each in declared]
+            values += [struct.unpack(form, each)[0] for each in declared_bounds]
         return (min(values), max(values)) if values else None
 
     # ---------------------------------------------------------------------------------------------------------- values
@@ -199,7 +203,7 @@ class ParquetContent:
         """
         if group >= len(self.groups):
             raise InputError(expected=f"{group + 1} row groups or more", got=str(len(self.groups)), path=self.path)
-        declared, start = self.groups[group], 0
+        num_rows, start = self.groups[group], 0
         problem: Exception | None = None
         try:
             for batch in self._batches(group, names):
@@ -209,7 +213,7 @@ class ParquetContent:
             raise
         except Exception as error:
             problem = error
-        if problem is None and start == declared:
+        if problem is None and start == num_rows:
             return
         name, culprit = self._culprit(group, names)
         if "decrypt" in culprit and name in self.encrypted:
@@ -220,10 +224,10 @@ class ParquetContent:
                 path=self.path,
             ) from problem
         column = f", column {name!r}" if name is not None else ""
-        got = culprit or (f"{start} rows" if problem is None else f"an error: {reason(problem)}")
+        description = culprit or (f"{start} rows" if problem is None else f"an error: {reason(problem)}")
         raise InputError(
             f"{self.path}, row group {group} (from row {sum(self.groups[:group]) + start}){column}: "
-            f"expected {declared} rows, got {got.rstrip('.')}. {_DAMAGED}"
+            f"expected {num_rows} rows, got {description.rstrip('.')}. {_DAMAGED}"
         ) from problem
 
     def head(self, name: str) -> Iterator[Any]:
@@ -387,14 +391,14 @@ def _num_leaves(kind: Any) -> int:
     """
     import pyarrow as pa
 
-    count, left = 0, [kind]
-    while left:
-        each = left.pop()
+    count, pending = 0, [kind]
+    while pending:
+        each = pending.pop()
         if isinstance(each, pa.BaseExtensionType):
-            left.append(each.storage_type)
+            pending.append(each.storage_type)
         elif pa.types.is_nested(each):
             fields = [each.field(i) for i in range(each.num_fields)]
-            left += [field.type for field in fields if isinstance(field.name, str)]
+            pending += [field.type for field in fields if isinstance(field.name, str)]
         else:
             count += 1
     return count

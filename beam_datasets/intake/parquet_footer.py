@@ -79,8 +79,8 @@ def _read_column_chunk(reader: _Reader) -> ColumnChunk:
         else:
             is_encrypted |= field == 8  # ColumnChunk.crypto_metadata
             reader.skip(kind)
-    least, greatest = statistics.get(6), statistics.get(5)  # Statistics.min_value, max_value
-    bounds = None if least is None or greatest is None else (least, greatest)
+    minimum, maximum = statistics.get(6), statistics.get(5)  # Statistics.min_value, max_value
+    bounds = None if minimum is None or maximum is None else (minimum, maximum)
     return ColumnChunk(num_values, is_encrypted, statistics.get(3), bounds)  # Statistics.null_count
 
 

@@ -154,12 +154,12 @@ def open_by_pillow(data: bytes, kind: str) -> Any:
     return picture
 
 
-def pixels_of(picture: Any, what: str) -> NDArray[Any]:
+def pixels_of(picture: Any, format_name: str) -> NDArray[Any]:
     """Returns the pixels of an image of Pillow as gray or RGB, with alpha if it has transparency.
 
     Args:
         picture: the image, of a mode with 8 bits per channel.
-        what: name of its format, for the error.
+        format_name: name of its format, for the error.
 
     Returns:
         A uint8 array of shape (height, width, channels).
@@ -174,7 +174,9 @@ def pixels_of(picture: Any, what: str) -> NDArray[Any]:
         converted_mode = "RGBA" if mode == "RGB" and "transparency" in picture.info else _MODES[mode]
         converted_mode = "LA" if mode in ("1", "L") and "transparency" in picture.info else converted_mode
     else:
-        raise InputError(f"{what} with pixels of the mode {mode} is not decoded exactly; convert it to 8 or 16 bits")
+        raise InputError(
+            f"{format_name} with pixels of the mode {mode} is not decoded exactly; convert it to 8 or 16 bits"
+        )
     pixels = np.array(picture.convert(converted_mode))
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
@@ -346,9 +348,9 @@ def _avif(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
     bits = _avif_bits(data)
     if bits <= 8:
         return _by_pillow(data, kind, header)
-    with open_by_pillow(data, kind) as opened:
-        frames, orientation = _num_frames(opened), orientation_of(opened)
-        check_size(frames * opened.size[1], opened.size[0])
+    with open_by_pillow(data, kind) as image:
+        frames, orientation = _num_frames(image), orientation_of(image)
+        check_size(frames * image.size[1], image.size[0])
     pixels = np.asarray(_imagecodecs().avif_decode(data))  # all frames: decoding one of them may end the process
     return Picture(_three_dimensional(pixels[0] if pixels.ndim == 4 else pixels), bits, frames, orientation)
 
@@ -368,15 +370,15 @@ def _heic(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
         import pillow_heif
     except ImportError as error:
         raise InputError(f"HEIC needs pillow-heif: {install_command('heif')}; or convert it to PNG") from error
-    opened = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
-    check_size(opened.size[1], opened.size[0])
-    mode, bits = opened.mode, int(opened.info.get("bit_depth") or 8)
+    image = pillow_heif.open_heif(io.BytesIO(data), convert_hdr_to_8bit=False)
+    check_size(image.size[1], image.size[0])
+    mode, bits = image.mode, int(image.info.get("bit_depth") or 8)
     if mode.split(";")[0] not in ("L", "LA", "I", "RGB", "RGBA"):
         raise InputError(f"HEIC with pixels of the mode {mode} is not decoded exactly; convert it to PNG")
-    pixels = _three_dimensional(np.asarray(opened))
+    pixels = _three_dimensional(np.asarray(image))
     if pixels.dtype == np.uint16:
         pixels = pixels >> (16 - bits)  # libheif shifts the values to the high bits of 16
-    return Picture(np.ascontiguousarray(pixels), bits, len(opened))
+    return Picture(np.ascontiguousarray(pixels), bits, len(image))
 
 
 def _jpeg_xl(data: bytes, kind: str, header: ImageHeader | None) -> Picture:

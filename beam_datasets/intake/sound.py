@@ -227,10 +227,10 @@ def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: i
         InputError: the numbers differ.
     """
     is_known_to_decoder = layout.kind == "OGG" or layout.trimmed
-    declared = decoder_frames if is_known_to_decoder else layout.frames
-    if declared is not None and declared != info.frames:
+    declared_frames = decoder_frames if is_known_to_decoder else layout.frames
+    if declared_frames is not None and declared_frames != info.frames:
         raise InputError(
-            expected=f"{declared:,} samples, as the file declares", got=f"{info.frames:,}", advice=GET_AGAIN
+            expected=f"{declared_frames:,} samples, as the file declares", got=f"{info.frames:,}", advice=GET_AGAIN
         )
     if layout.frames is not None and not layout.frames - layout.trimmed <= info.frames <= layout.frames:
         raise InputError(

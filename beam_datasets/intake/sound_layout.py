@@ -106,24 +106,23 @@ def _why_unknown(data: bytes, head: bytes) -> str:
     """Returns the error text for content that is not a sound of a format in KINDS."""
     if not data:
         return "expected a sound, got an empty file. Leave it out"
-    got = (
+    description = (
         _OTHER_FORMATS.get(head[:4])
         or _OTHER_FORMATS.get(head[:2])
         or ("an MPEG-4 file (such as AAC)" if head[4:8] == b"ftyp" else "")
     )
-    other = "" if got else other_content(data[:HEAD_BYTES])
+    other = "" if description else other_content(data[:HEAD_BYTES])
     if other:
         return f"expected a sound, got {other}"
-    return (
-        f"expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {got or f'a file that begins with {head!r}'}. {CONVERT}"
-    )
+    description = description or f"a file that begins with {head!r}"
+    return f"expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {description}. {CONVERT}"
 
 
-def _check_complete(declared: int, size: int, what: str = "the header declares") -> None:
+def _check_complete(end: int, size: int, origin: str = "the header declares") -> None:
     """Raises InputError if a file of `size` bytes ends before the declared offset."""
-    if declared > size:
+    if end > size:
         raise InputError(
-            expected=f"{declared:,} bytes, as {what}",
+            expected=f"{end:,} bytes, as {origin}",
             got=f"{size:,}: the end of the file is missing",
             advice=GET_AGAIN,
         )
@@ -228,10 +227,10 @@ def _wav(data: bytes, start: int) -> Layout:
 
 def _only_chunk(chunks: list[_Chunk], name: bytes) -> _Chunk:
     """Returns the only chunk of a name; raises InputError if there is none, or if there are several."""
-    named = [chunk for chunk in chunks if chunk.name == name]
-    if len(named) != 1:
-        raise InputError(expected=f"one chunk {name.decode()!r}", got=str(len(named)), advice=GET_AGAIN)
-    return named[0]
+    matches = [chunk for chunk in chunks if chunk.name == name]
+    if len(matches) != 1:
+        raise InputError(expected=f"one chunk {name.decode()!r}", got=str(len(matches)), advice=GET_AGAIN)
+    return matches[0]
 
 
 def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
@@ -251,12 +250,12 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
     if tag == _EXTENSIBLE:
         valid_bits, tag = struct.unpack_from(f"{order}H4xI", header, 18)
     if tag not in _WAV_TAGS:
-        got = _WAV_CODECS.get(tag, f"the format {tag:#06x}")
-        raise InputError(expected=f"a WAV of {', '.join(_WAV_TAGS.values())}", got=got, advice=CONVERT)
+        description = _WAV_CODECS.get(tag, f"the format {tag:#06x}")
+        raise InputError(expected=f"a WAV of {', '.join(_WAV_TAGS.values())}", got=description, advice=CONVERT)
     width = -(-bits // 8)
     if bits not in _WAV_BITS[tag]:
-        got = f"{_WAV_TAGS[tag]} of {bits} bits"
-        raise InputError(expected="a WAV of at most 32 bits, or floats of 32 or 64", got=got, advice=CONVERT)
+        description = f"{_WAV_TAGS[tag]} of {bits} bits"
+        raise InputError(expected="a WAV of at most 32 bits, or floats of 32 or 64", got=description, advice=CONVERT)
     if not channels or not rate or align != channels * width or valid_bits > bits:
         raise InputError(
             expected="a header whose fields agree",
@@ -371,8 +370,8 @@ def _ogg(data: bytes, start: int) -> Layout:
     if not flags & _LAST:
         raise InputError(expected="the last page of the OGG file", got=f"{page_number} others", advice=GET_AGAIN)
     if not first_packet.startswith((b"\x01vorbis", b"OpusHead")):
-        got = "FLAC" if first_packet.startswith(b"\x7fFLAC") else repr(first_packet[:8])
-        raise InputError(expected="an OGG file of Vorbis or Opus", got=got, advice=CONVERT)
+        description = "FLAC" if first_packet.startswith(b"\x7fFLAC") else repr(first_packet[:8])
+        raise InputError(expected="an OGG file of Vorbis or Opus", got=description, advice=CONVERT)
     return Layout("OGG", start)
 
 
@@ -502,8 +501,8 @@ def _mp3_header(first: bytes, frame: _Frame) -> _Mp3Header | None:
         fields.append(int.from_bytes(first[position : position + size], "big") if flags & flag else 0)
         position += size if flags & flag else 0
     # samples added at the start and at the end, 12 bits each, behind the encoder's name
-    added = int.from_bytes(first[position + 21 : position + 24], "big")
-    return _Mp3Header(fields[0], fields[1], (added >> 12) + (added & 0xFFF) + _MAX_DELAY)
+    encoder_padding = int.from_bytes(first[position + 21 : position + 24], "big")
+    return _Mp3Header(fields[0], fields[1], (encoder_padding >> 12) + (encoder_padding & 0xFFF) + _MAX_DELAY)
 
 
 _MAX_DELAY = 529 * 2  # samples that a decoder of layer 3 adds at both ends

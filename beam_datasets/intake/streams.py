@@ -158,21 +158,21 @@ def open_bytes(path: str) -> io.BufferedReader:
     return raw if codec is None else decompressed(raw, codec, path)
 
 
-def read_beside(name: str, beside: str) -> tuple[str, bytes]:
+def read_beside(name: str, referring_path: str) -> tuple[str, bytes]:
     """Returns the path and the content of a file that another file names.
 
     Args:
-        name: absolute path, or path relative to the folder of `beside`.
-        beside: path or URL of the file that names it.
+        name: absolute path, or path relative to the folder of `referring_path`.
+        referring_path: path or URL of the file that names it.
 
     Raises:
         InputError: the file cannot be opened or read; the message begins with its path.
     """
-    if "://" in beside:
+    if "://" in referring_path:
         systems = file_systems()
-        path = systems.join(systems.split(beside)[0], name)
+        path = systems.join(systems.split(referring_path)[0], name)
     else:
-        path = os.path.join(os.path.dirname(beside), name)
+        path = os.path.join(os.path.dirname(referring_path), name)
     with foreign_errors(path), open_bytes(path) as stream:
         return path, stream.read()
 

@@ -103,7 +103,7 @@ def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
 
 
 def _read_chain(
-    data: bytes, order: str, offset: int, seen: set[int], *, is_big: bool, subfiles: bool
+    data: bytes, order: str, offset: int, read_offsets: set[int], *, is_big: bool, subfiles: bool
 ) -> Iterator[Directory]:
     """Yields the directory at an offset, its subfiles, and those that follow.
 
@@ -111,14 +111,14 @@ def _read_chain(
         data: the file.
         order: byte order, as in `struct`: "<" or ">".
         offset: offset of the first directory in bytes; 0 for none.
-        seen: offsets of the directories that were read, which are not read again; new ones are added.
+        read_offsets: offsets of the directories that were read, which are not read again; new ones are added.
         is_big: whether the file is a BigTIFF, with offsets of 64 bits.
         subfiles: whether to yield the subfiles of each directory, too.
     """
     head, entry, step = (f"{order}Q", f"{order}HHQQ", 20) if is_big else (f"{order}H", f"{order}HHII", 12)
     size, inline = struct.calcsize(head), 8 if is_big else 4
-    while offset and offset not in seen and len(seen) < _MAX_DIRECTORIES:
-        seen.add(offset)
+    while offset and offset not in read_offsets and len(read_offsets) < _MAX_DIRECTORIES:
+        read_offsets.add(offset)
         (count,) = struct.unpack_from(head, data, offset)
         if not 0 < count <= _MAX_TAGS:
             raise DamagedError(f"the directory at byte {offset} has {count} tags")
@@ -130,7 +130,7 @@ def _read_chain(
         directory = Directory(order, data, tags)
         yield directory
         for inner in directory.numbers(SUBFILES) if subfiles else ():
-            yield from _read_chain(data, order, inner, seen, is_big=is_big, subfiles=False)
+            yield from _read_chain(data, order, inner, read_offsets, is_big=is_big, subfiles=False)
         (offset,) = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, offset + size + count * step)
 
 

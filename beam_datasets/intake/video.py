@@ -60,11 +60,11 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
             reason = "; ".join(messages[:_SHOWN]) or f"status {process.returncode}"
             raise InputError(expected="a whole video", got=f"errors of ffmpeg: {reason}", advice=_GET_AGAIN)
         files = [file.read_bytes() for file in sorted(frames.iterdir())]
-    dropped = max(map(int, _DROPPED.findall(process.stdout)), default=0)
-    if dropped and not options:
+    num_dropped = max(map(int, _DROPPED.findall(process.stdout)), default=0)
+    if num_dropped and not options:
         raise InputError(
             expected="all frames",
-            got=f"{len(files):,}, as {dropped:,} were left out to make the rate constant",
+            got=f"{len(files):,}, as {num_dropped:,} were left out to make the rate constant",
             advice="ffmpeg_extra_args=['-vsync', 'passthrough'] keeps all, ['-r', '10'] chooses another rate",
         )
     return files

@@ -227,34 +227,42 @@ def plan_append(
     datasets, merged = _select_all(parent, [options.sources(one, parent.dataset_dir) for one in new], options.split)
     info = _join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
-    known = parent.info.splits
+    published_splits = parent.info.splits
     _check_known(() if options.new_splits else merged, parent.info)
-    rules = {name: _rules(name, parts, name in known) for name, parts in merged.items()}
+    rules = {name: _rules(name, parts, name in published_splits) for name, parts in merged.items()}
     runs = {name: [run for part in parts for run in part.runs] for name, parts in merged.items()}
-    wanted = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
-    left_out = {name: {key: range(len(runs[name])) for _, key in split_keys} for name, split_keys in wanted.items()}
+    keys_to_delete = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
+    skipped_keys = {
+        name: {key: range(len(runs[name])) for _, key in split_keys} for name, split_keys in keys_to_delete.items()
+    }
     rows = _row_keys(datasets, runs)
-    moved = _leave_out_moved(rows, runs, left_out, options.on_duplicate)
+    num_moved = _leave_out_moved(rows, runs, skipped_keys, options.on_duplicate)
     splits: list[MergedSplit] = []
     was_published: dict[int, bool] = {}  # by the number of a key to delete
     for name in merged:
-        published = _published_shards(parent, name) if options.share_shards and name in known else []
+        published = _published_shards(parent, name) if options.share_shards and name in published_splits else []
         ranges = KeyRanges.of(
-            runs[name], name in known, options.on_duplicate, left_out[name], cut_at_shards=bool(published)
+            runs[name],
+            name in published_splits,
+            options.on_duplicate,
+            skipped_keys[name],
+            cut_at_shards=bool(published),
         )
-        planned, present = merge_split(name, ranges, options.sharding, published)
-        if planned.num_shards:
-            splits.append(planned)
-        was_published |= {i: was_published.get(i, False) or present[key] for i, key in wanted[name] if key in present}
+        merged_split, present = merge_split(name, ranges, options.sharding, published)
+        if merged_split.num_shards:
+            splits.append(merged_split)
+        was_published |= {
+            i: was_published.get(i, False) or present[key] for i, key in keys_to_delete[name] if key in present
+        }
     return AppendPlan(
         info,
         parent.dataset_dir,
         tuple(splits),
         options.sharding,
-        _make_lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
+        _make_lineage(datasets, merged, {merged_split.split: merged_split.counts for merged_split in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
         tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
-        moved,
+        num_moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(_display_name, datasets[1:])),
         _inputs(_fully_read(datasets, merged), datasets, info.features),
@@ -339,7 +347,7 @@ def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[S
 def _leave_out_moved(
     rows: Mapping[int, RowKeys],
     runs: Mapping[str, Sequence[SortedRun]],
-    left_out: Mapping[str, dict[bytes, range]],
+    skipped_keys: Mapping[str, dict[bytes, range]],
     on_duplicate: str,
 ) -> Counter[tuple[str, str]]:
     """Resolves keys that are in two splits: leaves out the new example, or all earlier ones in the other split.
@@ -347,7 +355,7 @@ def _leave_out_moved(
     Args:
         rows: see `_row_keys`.
         runs: split -> the runs that are merged into it.
-        left_out: split -> sort key -> indices of the runs in which this key is skipped; updated in place.
+        skipped_keys: split -> sort key -> indices of the runs in which this key is skipped; updated in place.
         on_duplicate: see `append`.
 
     Returns:
@@ -356,29 +364,31 @@ def _leave_out_moved(
     Raises:
         DuplicateKeyError: a key is in two splits, and `on_duplicate` does not allow it.
     """
-    moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
+    moves: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
-        before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
+        num_runs_before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
         for duplicate in find_duplicate_keys(keys, number, runs):
-            if duplicate.other_run_number in left_out[duplicate.other_split].get(duplicate.other_sort_key, ()):
+            if duplicate.other_run_number in skipped_keys[duplicate.other_split].get(duplicate.other_sort_key, ()):
                 continue
             other = runs[duplicate.other_split][duplicate.other_run_number]
             if on_duplicate in ("error", "skip_identical") or other.dataset == number:
                 raise duplicate_key_error(duplicate, other)
             if on_duplicate == "replace":
-                left_out[duplicate.other_split][duplicate.other_sort_key] = range(before[duplicate.other_split])
-                key = key_bytes(duplicate.key)
-                if other.dataset == 0 or key in moved:
-                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other_split, ""))
-                    moved[key] = sort_key, first, duplicate.split
-            else:
-                left_out[duplicate.split].setdefault(
-                    duplicate.sort_key, range(before[duplicate.split], len(runs[duplicate.split]))
+                skipped_keys[duplicate.other_split][duplicate.other_sort_key] = range(
+                    num_runs_before[duplicate.other_split]
                 )
-    for sort_key, first, last in moved.values():
+                key = key_bytes(duplicate.key)
+                if other.dataset == 0 or key in moves:
+                    sort_key, first, _ = moves.get(key, (duplicate.other_sort_key, duplicate.other_split, ""))
+                    moves[key] = sort_key, first, duplicate.split
+            else:
+                skipped_keys[duplicate.split].setdefault(
+                    duplicate.sort_key, range(num_runs_before[duplicate.split], len(runs[duplicate.split]))
+                )
+    for sort_key, first, last in moves.values():
         if first == last:  # the published one is replaced, or stays if it is equal
-            left_out[first][sort_key] = range(1, left_out[first][sort_key].stop)
-    return Counter((first, last) for _, first, last in moved.values() if first != last)
+            skipped_keys[first][sort_key] = range(1, skipped_keys[first][sort_key].stop)
+    return Counter((first, last) for _, first, last in moves.values() if first != last)
 
 
 def _join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
@@ -397,15 +407,15 @@ def _join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, un
             continue
         way = ", or let those that one of them lacks be missing: --union_features (union_features=True)"
         try:
-            joined = union(info.features, other.info.features)
+            joined_features = union(info.features, other.info.features)
         except BeamDatasetsError as error:
-            joined, problem, way = None, str(error).rstrip("."), ""
-        if joined is None or not union_features:
+            joined_features, problem, way = None, str(error).rstrip("."), ""
+        if joined_features is None or not union_features:
             raise BeamDatasetsError(
                 f"{_display_name(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
                 f"appended needs the same features; make it with those of the published version{way}."
             )
-        info = info.replace(features=joined)
+        info = info.replace(features=joined_features)
     return info
 
 
@@ -418,35 +428,37 @@ def _fully_read(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
 ) -> list[ReadOnlyBuilder]:
     """Returns the datasets whose examples are all read, so that their input files can be recorded."""
-    taken: Counter[int] = Counter()
+    num_read: Counter[int] = Counter()
     ends: Counter[tuple[int, str]] = Counter()
     reads = [read for parts in merged.values() for part in parts for read in part.reads]
     for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
         source_split = read.dataset, read.split
-        taken[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
+        num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
         ends[source_split] = max(read.stop, ends[source_split])
     totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
-    return [one for number, one in enumerate(datasets) if taken[number] == totals[number]]
+    return [one for number, one in enumerate(datasets) if num_read[number] == totals[number]]
 
 
-def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
-    """Returns the input files of `taken`, with the columns of all datasets; None if no files are known.
+def _inputs(
+    read_datasets: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder], features: Any
+) -> Inputs | None:
+    """Returns the input files of `read_datasets`, with the columns of all datasets; None if no files are known.
 
     Args:
-        taken: the datasets whose files are recorded; see `_fully_read`.
+        read_datasets: the datasets whose files are recorded; see `_fully_read`.
         datasets: all datasets. Columns that any of them lacks become optional.
         features: the features of the next version.
     """
     inputs_by_dir = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
-    known = [inputs for inputs in inputs_by_dir.values() if inputs]
-    files = [inputs for each in taken if (inputs := inputs_by_dir[each.dataset_dir])]
-    types = {name: spec for each in known for name, spec in each.columns.items()}
+    known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
+    files = [inputs for each in read_datasets if (inputs := inputs_by_dir[each.dataset_dir])]
+    types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
     lacking = {
         name
         for name in types
         if (name in features and getattr(features[name], "optional", False))
         or any(name not in each.info.features for each in datasets)
-        or any(each.columns.get(name, "").endswith("?") for each in known)
+        or any(each.columns.get(name, "").endswith("?") for each in known_inputs)
     }
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
     return replace(reduce(Inputs.with_files, files), columns=columns) if files else None
@@ -532,14 +544,14 @@ def _as_key(key: Key, is_integer: bool) -> Key:
     return int(key)
 
 
-def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
+def _next_info(parent: ReadOnlyBuilder, requested: VersionOrStr) -> DatasetInfo:
     """Returns the published version's info, with the version and directory of the next one.
 
     Raises:
         VersionError: the wanted version is not a new MAJOR version.
     """
     lowest = Version(f"{parent.version.major + 1}.0.0")
-    version = lowest if wanted == NEXT else Version(wanted)
+    version = lowest if requested == NEXT else Version(requested)
     if version < lowest:
         raise VersionError(
             f"expected version {lowest} or higher after {parent.version}, because slices get other examples (a MAJOR "
@@ -605,9 +617,9 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
     with publishing.staging(publication), watching, threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         publication = publishing.stage_inputs(publication, plan.inputs)
-        written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
+        shards = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
         check_unchanged(plan.sources, plan.lineage)
-        publishing.publish(publication, plan, written)
+        publishing.publish(publication, plan, shards)
     return publication.target
 
 
@@ -685,10 +697,10 @@ def append(
             was published.
         TypeError, ValueError: an argument is unusable.
     """
-    given = {name: value for name, value in locals().items() if name in AppendOptions.__dataclass_fields__}
-    options, listed = AppendOptions(**given), list(new) if isinstance(new, (list, tuple)) else [new]
-    taken = {"take_changed": take_changed, "compare_checksums": compare_checksums}
-    with build_sources(source, listed, options, **taken) as (source, sources, notes):
+    values = {name: value for name, value in locals().items() if name in AppendOptions.__dataclass_fields__}
+    options, listed = AppendOptions(**values), list(new) if isinstance(new, (list, tuple)) else [new]
+    comparison = {"take_changed": take_changed, "compare_checksums": compare_checksums}
+    with build_sources(source, listed, options, **comparison) as (source, sources, notes):
         for note in notes:
             warnings.warn(note, stacklevel=2)
         plan = plan_append(source, sources, options)
@@ -765,7 +777,7 @@ def _is_builder(new: Any) -> bool:
 
 def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
     """Returns the error with its original key, if a builder knows it, and more lines added to the message."""
-    error = next((known for one in builders if (known := with_key(error, one)) is not error), error)
+    error = next((error_with_key for one in builders if (error_with_key := with_key(error, one)) is not error), error)
     return error.with_message("\n  ".join([f"{error}", *lines]))
 
 
@@ -778,15 +790,17 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
         take_changed: whether files that have changed since are read.
         **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
     """
-    known, notes = publishing.read_inputs(parent.dataset_dir), []
-    if known is None:
+    published_inputs, notes = publishing.read_inputs(parent.dataset_dir), []
+    if published_inputs is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-        known = Inputs()
+        published_inputs = Inputs()
     if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
         features: Any = parent.info.features
-        texts = {name for name in known.columns if name in features and type(features[name]) is Text}
-        known = replace(known, columns={**known.columns, **dict.fromkeys(texts, "string")})
-    changed = builder.only_new(known, take_changed=take_changed, **comparing)
+        texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
+        published_inputs = replace(
+            published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")}
+        )
+    changed = builder.only_new(published_inputs, take_changed=take_changed, **comparing)
     if builder.published_key:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
     if changed:
@@ -858,13 +872,13 @@ def union(one: Any, other: Any, name: str = "") -> Any:
         BeamDatasetsError: the features differ in another way, or a feature that one lacks cannot be optional.
     """
     if type(one) is type(other) is FeaturesDict:
-        joined = {
+        joined_features = {
             child: union(one[child], other[child], join(name, child))
             if child in one and child in other
             else _optional((one if child in one else other)[child], join(name, child))
             for child in {**one, **other}
         }
-        return FeaturesDict(joined, doc=one.doc)
+        return FeaturesDict(joined_features, doc=one.doc)
     if not find_difference(one, other):
         return one
     if isinstance(one, Tensor) and isinstance(other, Tensor) and (one.shape, one.dtype) == (other.shape, other.dtype):
@@ -886,12 +900,14 @@ def _optional(feature: Any, name: str) -> Any:
     if type(feature) in (FeatureSequence, Text):
         return feature
     if type(feature) in (Scalar, Tensor):
-        more = {name: getattr(feature, name) for name in ("encoding", "doc", "minimum", "maximum", "allow_rounding")}
-        scalar = Scalar(feature.dtype, optional=True, **more)
+        properties = {
+            name: getattr(feature, name) for name in ("encoding", "doc", "minimum", "maximum", "allow_rounding")
+        }
+        scalar = Scalar(feature.dtype, optional=True, **properties)
         return (
             scalar
             if type(feature) is Scalar
-            else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **more)
+            else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **properties)
         )
     raise BeamDatasetsError(
         f"feature {name!r}, {feature!r}, is in one dataset only, and cannot be missing. Leave it out, or append "

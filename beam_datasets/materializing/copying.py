@@ -156,19 +156,19 @@ def copy_shard(plan: CopyPlan, shard: tuple[int, int], destination: Destination)
     """
     copy, number = plan.splits[shard[0]], shard[1]
     path, opener = destination.path(copy.split, number, copy.num_shards), Opener()
-    offsets, keys, ordered, crc = [np.zeros(1, np.int64)], [], copy.keyed, 0
+    offsets, keys, are_integers, crc = [np.zeros(1, np.int64)], [], copy.keyed, 0
     with storage.open_writer(path) as writer:
         for file in copy.shard(number):
             records = opener.open(file, keyed=copy.keyed, index_path=copy.index_paths.get(file.filename))
             offsets.append(records.offsets[1:] - records.offsets[0] + offsets[-1][-1])
             if records.keys is not None:
                 keys.append(records.keys)
-                ordered = ordered and records.ordered
+                are_integers = are_integers and records.ordered
             for first, places, buffer in records.chunks():
                 records.check(first, places, buffer)
                 crc = crc32c(buffer, crc)
                 writer.write([buffer])
-    index = Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered, unsorted=True)
-    written, content = WrittenShard.of(copy.split, number, path, index, crc)
+    index = Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=are_integers, unsorted=True)
+    written_shard, content = WrittenShard.of(copy.split, number, path, index, crc)
     storage.write_bytes(path + INDEX_SUFFIX, content)
-    return written
+    return written_shard

@@ -61,10 +61,10 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     try:
         storage.create_bytes(path, version.encode())
     except FileExistsError:
-        known = storage.read_bytes(path).decode()
-        if known != version:
+        tagged_version = storage.read_bytes(path).decode()
+        if tagged_version != version:
             raise PathExistsError(
-                f"version {known} has the tag already. Remove it first (--remove).", path=path
+                f"version {tagged_version} has the tag already. Remove it first (--remove).", path=path
             ) from None
     return directory
 
@@ -83,13 +83,15 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
     """
     directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
     folder, version = storage.dirname(directory), storage.basename(directory)
-    known = tags_in(folder)
-    if tag not in known:
-        raise PathNotFoundError(f"{folder}: no version has the tag {tag!r}; tags: {', '.join(known) or 'none'}")
-    if DatasetName.parse(name).version is not None and known[tag] != version:
-        raise PathNotFoundError(f"expected the tag {tag!r}, but version {known[tag]} has it", path=directory)
+    versions_by_tag = tags_in(folder)
+    if tag not in versions_by_tag:
+        raise PathNotFoundError(
+            f"{folder}: no version has the tag {tag!r}; tags: {', '.join(versions_by_tag) or 'none'}"
+        )
+    if DatasetName.parse(name).version is not None and versions_by_tag[tag] != version:
+        raise PathNotFoundError(f"expected the tag {tag!r}, but version {versions_by_tag[tag]} has it", path=directory)
     storage.remove(_tag_path(folder, tag))
-    return known[tag]
+    return versions_by_tag[tag]
 
 
 def tags_in(folder: str) -> dict[str, str]:
@@ -147,16 +149,16 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: published for each in all_versions if (published := _open_judged(each)) is not None}
-    digests = {name: described(published).digest for name, published in opened.items()}
-    needs = {name: set(_source_names(published.lineage, digests)) for name, published in opened.items()}
-    while more := {
+    builders = {each.name: published for each in all_versions if (published := _open_judged(each)) is not None}
+    digests = {name: described(published).digest for name, published in builders.items()}
+    needs = {name: set(_source_names(published.lineage, digests)) for name, published in builders.items()}
+    while new_reasons := {
         need: f"the lineage of {by} names it"
         for by, names in needs.items()
         for need in names
         if (by in reasons or not by.startswith(f"{label}:")) and need.startswith(f"{label}:") and need not in reasons
     }:
-        reasons |= more
+        reasons |= new_reasons
     judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in versions]
     return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _find_half_removed(folder)), *judged]
 

@@ -222,18 +222,20 @@ class KeyRanges:
         repeats = merge.repeats()
         is_first = np.ones(len(merge), np.bool_)
         is_first[repeats] = False
-        added, replaced = int((is_first & ~published).sum()), 0
+        num_added, replaced = int((is_first & ~published).sum()), 0
         if len(repeats):
             firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
                 differing = _compare_records(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
-                shown = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
-                more = "" if shown is None else ", and differ"
-                raise self._duplicate(number, merge, int(firsts[shown or 0]), int(repeats[shown or 0]), more)
+                pair_number = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
+                note = "" if pair_number is None else ", and differ"
+                raise self._duplicate(
+                    number, merge, int(firsts[pair_number or 0]), int(repeats[pair_number or 0]), note
+                )
             if self.on_duplicate == "replace" and is_counted:
-                chosen = lasts & published[firsts]
-                replaced = sum(_compare_records(merge, firsts[chosen], repeats[chosen]))
+                is_replaced = lasts & published[firsts]
+                replaced = sum(_compare_records(merge, firsts[is_replaced], repeats[is_replaced]))
             elif self.on_duplicate == "skip_identical" and is_counted:
                 for first, rank, differs in zip(firsts, repeats, _compare_records(merge, firsts, repeats)):
                     if differs:
@@ -241,21 +243,21 @@ class KeyRanges:
             keep = np.ones(len(merge), np.bool_)
             keep[repeats - (self.on_duplicate == "replace")] = False
             merge = replace(merge, order=merge.order[keep])
-        counts = Counts(added, replaced, deleted, num_new - added - replaced)
+        counts = Counts(num_added, replaced, deleted, num_new - num_added - replaced)
         return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, keys_to_delete)
 
     def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
         """Returns a block of the records of a range for each shard, and the number of the run of each block."""
         blocks: list[_ShardBlock] = []
-        run_of, most = [], max(1, MAX_OPEN_SHARDS // _num_threads())
+        run_of, max_open = [], max(1, MAX_OPEN_SHARDS // _num_threads())
         for run_number, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
             start, stop = self.cuts[number : number + 2, run_number].tolist()
             is_remote = storage.is_remote(run.files.filename(0))
-            if run_number >= most and not is_remote:
+            if run_number >= max_open and not is_remote:
                 opener = Opener()
             for file in run.files.part(start, stop):
                 records = opener.open(file, keyed=True)
-                blocks.append(_ShardBlock(records, keeps_open=is_remote or len(blocks) < most))
+                blocks.append(_ShardBlock(records, keeps_open=is_remote or len(blocks) < max_open))
                 run_of.append(run_number)
         return blocks, run_of
 
@@ -277,16 +279,16 @@ class KeyRanges:
             return {}, listed
         keys = merge.ordered_keys().view("S16").ravel()
         low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
-        wanted, runs = self.delete[low : high + 1], self.delete_in[low : high + 1].tolist()
-        starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
+        listed_keys, runs = self.delete[low : high + 1], self.delete_in[low : high + 1].tolist()
+        starts, stops = (np.searchsorted(keys, listed_keys, side=side) for side in ("left", "right"))
         keys_to_delete = {}
-        for key, start, stop, (first, end) in zip(wanted.tolist(), starts.tolist(), stops.tolist(), runs):
+        for key, start, stop, (first, end) in zip(listed_keys.tolist(), starts.tolist(), stops.tolist(), runs):
             listed[start:stop] = (first <= origin[start:stop]) & (origin[start:stop] < end)
             if start < stop:
                 keys_to_delete[key.ljust(16, b"\0")] = bool(published[start:stop].any())
         return keys_to_delete, listed
 
-    def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
+    def _duplicate(self, number: int, merge: Merge, first: int, second: int, note: str) -> DuplicateKeyError:
         """Returns the error about two records of a range with the same key.
 
         Args:
@@ -294,26 +296,26 @@ class KeyRanges:
             merge: merge of the range's records.
             first: rank in the merge of one record.
             second: rank in the merge of the other record.
-            more: text that is added to the message after the key, such as ', and differ'; '' for none.
+            note: text that is added to the message after the key, such as ', and differ'; '' for none.
         """
         ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
-        shown = []
+        texts = []
         for rank in (first, second):
             position = int(merge.order[rank])
             run_number = int(np.searchsorted(ends, position, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
-            shown.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
+            texts.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         number = high << 64 | low
-        ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
-        key = number - (1 << 127) if ordered else None
+        are_integers = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
+        key = number - (1 << 127) if are_integers else None
         text = f"the same key (its hash is {number:032x})" if key is None else f"the key {key}"
-        equal = "" if more else ", skip records that are equal (skip_identical)"
+        equal = "" if note else ", skip records that are equal (skip_identical)"
         return DuplicateKeyError(
-            f"{shown[0][0]} and {shown[1][0]} have {text}{more}. Nothing was published. Keep the first "
+            f"{texts[0][0]} and {texts[1][0]} have {text}{note}. Nothing was published. Keep the first "
             f"(--on_duplicate keep_old) or the last (replace){equal}, or give the new example another key. "
-            "The two examples:" + "".join(f"\n  {example}" for _, example in shown),
+            "The two examples:" + "".join(f"\n  {example}" for _, example in texts),
             split=self.runs[0].rules[0].split,
             key=key,
             sort_key=number.to_bytes(16, "big") if key is None else None,
@@ -328,21 +330,21 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
         first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
         pivots.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
     if at_shards:  # what comes after the last shard belongs to no shard
-        after = int.from_bytes(keys[-1].tobytes(), "big") + 1
-        pivots.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
+        upper_bound = int.from_bytes(keys[-1].tobytes(), "big") + 1
+        pivots.append(np.array([min(upper_bound, 2**128 - 1).to_bytes(16, "big")], "S16"))
     return np.concatenate(pivots)
 
 
 def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Returns the number of keys of a run before each pivot; first 0, and last the number of all keys."""
     places = np.zeros(len(pivots) + 2, np.int64)
-    done = before = 0
+    num_done = num_before = 0
     for file in run.files:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
         stop = int(np.searchsorted(pivots, keys[-1], side="right"))
-        places[done + 1 : stop + 1] = before + np.searchsorted(keys, pivots[done:stop], side="left")
-        done, before = stop, before + len(keys)
-    places[done + 1 :] = before
+        places[num_done + 1 : stop + 1] = num_before + np.searchsorted(keys, pivots[num_done:stop], side="left")
+        num_done, num_before = stop, num_before + len(keys)
+    places[num_done + 1 :] = num_before
     return places
 
 
@@ -454,17 +456,17 @@ class MergedSplit:
                         f"{len(merge)}: a source was changed after this was planned. Nothing was published; run it "
                         "again."
                     )
-                before = int(self._starts[number])
-                merge = merge.slice(max(first - before, 0), stop - before)
+                range_start = int(self._starts[number])
+                merge = merge.slice(max(first - range_start, 0), stop - range_start)
                 sizes.append(merge.sizes[merge.order])
                 keys.append(merge.ordered_keys())
                 checksum = write_chunks(writer, merge.chunks(), checksum)
         index = Index(
             np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
         )
-        written, content = WrittenShard.of(self.split, shard, path, index, checksum)
+        written_shard, content = WrittenShard.of(self.split, shard, path, index, checksum)
         storage.write_bytes(path + INDEX_SUFFIX, content)
-        return written
+        return written_shard
 
 
 def merge_split(
@@ -486,19 +488,23 @@ def merge_split(
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
     with threads() as pool:
-        counted = [one for range_counts in pool.map(ranges.count, groups) for one in range_counts]
-    lengths = np.array([one.num_examples for one in counted], np.int64)
+        range_counts_list = [one for range_counts in pool.map(ranges.count, groups) for one in range_counts]
+    lengths = np.array([one.num_examples for one in range_counts_list], np.int64)
     if not lengths.sum() and ranges.has_published:
         raise BeamDatasetsError(
             f"split {name!r}: expected at least one example to stay, got keys to delete of all, or rows of all that "
             "belong to other splits now. If the split is to go, materialize the other splits, and append to them."
         )
-    num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
-    for one in counted:
+    num_bytes, counts = sum(one.num_bytes for one in range_counts_list), Counts()
+    for one in range_counts_list:
         counts = counts.plus(one.counts)
-    keys_to_delete = {key: is_published for one in counted for key, is_published in one.keys_to_delete.items()}
-    borders, shared = _divide_into_shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
-    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), keys_to_delete
+    keys_to_delete = {
+        key: is_published for one in range_counts_list for key, is_published in one.keys_to_delete.items()
+    }
+    borders, shared_shards = (
+        _divide_into_shards(name, ranges, sharding, published, range_counts_list) if lengths.sum() else ([0], {})
+    )
+    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared_shards), keys_to_delete
 
 
 def _divide_into_shards(
@@ -506,7 +512,7 @@ def _divide_into_shards(
     ranges: KeyRanges,
     sharding: ShardingOptions,
     published: Sequence[WrittenShard],
-    counted: Sequence[_RangeCount],
+    range_counts: Sequence[_RangeCount],
 ) -> tuple[list[int], dict[int, WrittenShard]]:
     """Returns the borders of the shards of a split, and {number of a shard: published shard that it shares}.
 
@@ -518,31 +524,31 @@ def _divide_into_shards(
         ranges: runs of the split, cut into ranges of keys.
         sharding: options that decide the number of shards.
         published: shards of the published split, in order.
-        counted: counts of each range, in order.
+        range_counts: counts of each range, in order.
     """
-    changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in counted]
-    ordered = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts
-    kept: list[tuple[int, int, WrittenShard]] = []  # with the ranges that have records of it
+    changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in range_counts]
+    are_integers = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts
+    unchanged: list[tuple[int, int, WrittenShard]] = []  # with the ranges that have records of it
     start = 0
-    for shard in published if ordered or not any(changes) else ():
+    for shard in published if are_integers or not any(changes) else ():
         first = int(np.searchsorted(ranges.cuts[:, 0], start, side="right")) - 1
         start += shard.num_examples
         stop = int(np.searchsorted(ranges.cuts[:, 0], start))
         if not any(changes[first:stop]):
-            kept.append((first, stop, shard))
-    if kept and any(changes[kept[-1][1] :]) and kept[-1][2].num_bytes < sharding.min_shard_size:
-        kept.pop()  # else there would be a small shard for each day
-    borders, shared, done = [0], {}, 0
-    for first, stop, known in [*kept, (len(ranges), len(ranges), None)]:
-        between = counted[done:first]
+            unchanged.append((first, stop, shard))
+    if unchanged and any(changes[unchanged[-1][1] :]) and unchanged[-1][2].num_bytes < sharding.min_shard_size:
+        unchanged.pop()  # else there would be a small shard for each day
+    borders, shared_shards, num_done = [0], {}, 0
+    for first, stop, unchanged_shard in [*unchanged, (len(ranges), len(ranges), None)]:
+        between = range_counts[num_done:first]
         if count := sum(one.num_examples for one in between):
             number = choose_shards(name, count, sum(one.num_bytes for one in between), sharding)
             borders += [borders[-1] + end for end in shard_ends(count, number)]
-        if known is not None:
-            shared[len(borders) - 1] = replace(known, shard=len(borders) - 1)
-            borders.append(borders[-1] + known.num_examples)
-        done = stop
-    return borders, shared
+        if unchanged_shard is not None:
+            shared_shards[len(borders) - 1] = replace(unchanged_shard, shard=len(borders) - 1)
+            borders.append(borders[-1] + unchanged_shard.num_examples)
+        num_done = stop
+    return borders, shared_shards
 
 
 def _num_threads() -> int:

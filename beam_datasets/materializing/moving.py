@@ -64,22 +64,22 @@ def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[
             selected = [run for run in split_runs if (run.dataset, run.split) == (number, source_split)]
             if not selected:
                 continue
-            taken = np.zeros(len(keys), np.bool_)
+            is_duplicate = np.zeros(len(keys), np.bool_)
             sort_keys = _sort_keys(selected[0].rules[0], keys)
             for run in selected:
-                taken |= _contains_keys(run, sort_keys)
-            keys_taken = [key for key, is_taken in zip(keys, taken.tolist()) if is_taken]
-            sort_keys = sort_keys[taken]
+                is_duplicate |= _contains_keys(run, sort_keys)
+            keys_taken = [key for key, is_taken in zip(keys, is_duplicate.tolist()) if is_taken]
+            sort_keys = sort_keys[is_duplicate]
             for other, run_number, rule in _earlier_runs(runs, split, number):
-                others = _sort_keys(rule, keys_taken)
-                for at in np.flatnonzero(_contains_keys(runs[other][run_number], others)).tolist():
+                other_keys = _sort_keys(rule, keys_taken)
+                for at in np.flatnonzero(_contains_keys(runs[other][run_number], other_keys)).tolist():
                     yield DuplicateKey(
                         keys_taken[at],
                         split,
                         _pad_key(sort_keys[at]),
                         selected[0],
                         other,
-                        _pad_key(others[at]),
+                        _pad_key(other_keys[at]),
                         run_number,
                     )
 
@@ -95,11 +95,11 @@ def duplicate_key_error(
         places: split -> where its row is, if that is known.
     """
     if other.dataset == duplicate.run.dataset:
-        shown = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
+        places_text = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
         return DuplicateKeyError(
             f"{other.source} has the key {duplicate.key!r} in two splits, {duplicate.other_split!r} and "
             f"{duplicate.split!r}. Nothing was published. Correct a row, or give it another "
-            f"key.{shown and f' The rows:{shown}'}",
+            f"key.{places_text and f' The rows:{places_text}'}",
             split=duplicate.split,
             key=duplicate.key,
         )
@@ -131,13 +131,13 @@ def _earlier_runs(
 
 def _group_keys(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
     """Yields (split, keys), at least `KEYS_AT_ONCE` at a time; at the end the remaining keys of each split."""
-    held: dict[str, list[Key]] = {}
+    pending: dict[str, list[Key]] = {}
     for keys in rows:
         for split, split_keys in keys.items():
-            held.setdefault(split, []).extend(split_keys)
-            if len(held[split]) >= KEYS_AT_ONCE:
-                yield split, held.pop(split)
-    yield from held.items()
+            pending.setdefault(split, []).extend(split_keys)
+            if len(pending[split]) >= KEYS_AT_ONCE:
+                yield split, pending.pop(split)
+    yield from pending.items()
 
 
 def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
@@ -165,12 +165,12 @@ def _pad_key(key: bytes) -> bytes:
 def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
     """Returns of each sort key whether a run has it."""
     order = np.argsort(sort_keys)
-    wanted, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
+    sorted_keys, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
     for file in run.files:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
-        low, high = np.searchsorted(wanted, keys[0], "left"), np.searchsorted(wanted, keys[-1], "right")
-        places = np.searchsorted(keys, wanted[low:high])
-        has_key[order[low:high]] |= keys[places] == wanted[low:high]
+        low, high = np.searchsorted(sorted_keys, keys[0], "left"), np.searchsorted(sorted_keys, keys[-1], "right")
+        places = np.searchsorted(keys, sorted_keys[low:high])
+        has_key[order[low:high]] |= keys[places] == sorted_keys[low:high]
     return has_key
 
 
@@ -190,13 +190,13 @@ def read_stored_keys(
         BeamDatasetsError: it has no such column; when it is read also, if the keys were made of something else.
     """
 
-    def error(got: str) -> BeamDatasetsError:
+    def error(description: str) -> BeamDatasetsError:
         """Returns the error about a dataset that does not store the keys of its rows; `got` completes the message."""
         return BeamDatasetsError(
             f"{dataset.info.display_name}: expected a column with the keys of its rows "
             f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "
             "split now would be in both; got "
-            f"{got}. Append files instead (--from csv, jsonl or parquet)."
+            f"{description}. Append files instead (--from csv, jsonl or parquet)."
         )
 
     features, name = dataset.info.features, column or ""

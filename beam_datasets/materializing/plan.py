@@ -111,9 +111,9 @@ class Job:
         Raises:
             MetadataError: an index of a source is damaged.
         """
-        before = " (before the filter)" if self.lineage.filter is not None else ""
+        filter_note = " (before the filter)" if self.lineage.filter is not None else ""
         notes = [
-            f"split {name!r}: {repeats}{before}. All are kept; --refuse_repeats refuses them."
+            f"split {name!r}: {repeats}{filter_note}. All are kept; --refuse_repeats refuses them."
             for name, repeats in self.repeats.items()
         ]
         if self.reshuffle is None and not self.info.disable_shuffling:
@@ -141,9 +141,9 @@ class Job:
         Raises:
             BeamDatasetsError: more are asked for than there are examples.
         """
-        chosen = choose_shards(split.name, split.num_examples, split.num_bytes, self.sharding)
-        known = self.transform is None and split.exact
-        return chosen if known else self.sharding.shards_of(split.name)
+        num_chosen = choose_shards(split.name, split.num_examples, split.num_bytes, self.sharding)
+        is_exact = self.transform is None and split.exact
+        return num_chosen if is_exact else self.sharding.shards_of(split.name)
 
     @cached_property
     def plan(self) -> CopyPlan | None:
@@ -152,8 +152,8 @@ class Job:
         Raises:
             BeamDatasetsError: a split has fewer examples than shards are asked for.
         """
-        known = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
-        return plan_copy(self.splits, self.sharding) if known else None
+        is_exact = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
+        return plan_copy(self.splits, self.sharding) if is_exact else None
 
     def count_chosen(self) -> dict[str, int]:
         """Returns the number of kept examples of each split; reads the sources if it depends on the examples.
@@ -164,9 +164,11 @@ class Job:
         if self.transform is None:
             return {split.name: split.num_examples for split in self.splits}
         counts, opener = Counter({split.name: 0 for split in self.splits}), Opener()
-        for whole in self.ranges:
-            records = opener.open(whole.file, keyed=False)
-            counts[whole.split] += sum(len(kept) for _, kept in self.transform.apply(whole, records))
+        for record_range in self.ranges:
+            records = opener.open(record_range.file, keyed=False)
+            counts[record_range.split] += sum(
+                len(selected) for _, selected in self.transform.apply(record_range, records)
+            )
         return dict(counts)
 
     @cached_property
@@ -180,8 +182,8 @@ def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Ite
     counts: Counter[tuple[str, int]] = Counter()
     for part in prepared:
         counts[part.split, part.run] += part.file.take
-    counted = {split.name: split.lineage([counts[split.name, i] for i in range(len(split.runs))]) for split in splits}
-    return replace(lineage, splits=counted)
+    lineages = {split.name: split.lineage([counts[split.name, i] for i in range(len(split.runs))]) for split in splits}
+    return replace(lineage, splits=lineages)
 
 
 def check_source(source: object) -> None:
@@ -234,25 +236,25 @@ def plan_job(
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
     roots = [source_data_dir] if source_data_dir is not None else [root, None]
-    opened = Sources(roots, dict(sources or {}), source_storage_options, root)
-    first = opened.opened[opened.open(source)]
-    selected = select_splits(named_splits(split, first), opened)
+    opened_sources = Sources(roots, dict(sources or {}), source_storage_options, root)
+    first = opened_sources.opened[opened_sources.open(source)]
+    selected = select_splits(named_splits(split, first), opened_sources)
     sharding.check_splits([one.name for one in selected])
-    builders = opened.opened
-    kept = None if features is None else _names_of(features, builders[0].info.features)
-    trees = [kept_features(builder, kept) for builder in builders]
+    builders = opened_sources.opened
+    feature_names = None if features is None else _names_of(features, builders[0].info.features)
+    trees = [kept_features(builder, feature_names) for builder in builders]
     _check_alike(builders, trees)
-    chosen = None if filter is None else Filter.of(filter)
+    filter_function = None if filter is None else Filter.of(filter)
     condition, transform = None, None
     if where is not None:
         condition = Where(where)
         for builder in builders:
             condition.compile(builder.info.features)  # what is wrong with it is an error here
-    if kept is not None or chosen is not None or condition is not None:
-        names = None if kept is None else record_names(trees[0])
-        transform = Transform(tuple(builder.info.features for builder in builders), names, chosen, condition)
+    if feature_names is not None or filter_function is not None or condition is not None:
+        names = None if feature_names is None else record_names(trees[0])
+        transform = Transform(tuple(builder.info.features for builder in builders), names, filter_function, condition)
     criteria = [] if where is None else [f"where {' '.join(where.split())}"]
-    criteria += [] if chosen is None else [chosen.name]
+    criteria += [] if filter_function is None else [filter_function.name]
     identity = _resolve_identity(to, first, builders[0].info, root)
     info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in builders:
@@ -261,7 +263,7 @@ def plan_job(
         tuple(map(described, builders)),
         {one.name: _split_lineage(one, reshuffle) for one in selected},
         " and ".join(criteria) or None,
-        None if kept is None else tuple(kept),
+        None if feature_names is None else tuple(feature_names),
         reshuffle,
     )
     inputs_of = first.dataset_dir if split is None and not criteria else None
@@ -318,13 +320,15 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
         return tree
     if not names:
         raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
-    known = steps_by_name(tree)
+    steps_of = steps_by_name(tree)
     spec: dict[str, Any] = {}
     for name in names:
-        if name not in known:
-            there = ", ".join(join_steps(steps) for _, steps, _ in iter_nested_features(tree)) or "none"
-            raise BeamDatasetsError(f"{dataset} has no feature {name!r}; it has {there}.{did_you_mean(name, known)}")
-        *parents, last = known[name]
+        if name not in steps_of:
+            names_text = ", ".join(join_steps(steps) for _, steps, _ in iter_nested_features(tree)) or "none"
+            raise BeamDatasetsError(
+                f"{dataset} has no feature {name!r}; it has {names_text}.{did_you_mean(name, steps_of)}"
+            )
+        *parents, last = steps_of[name]
         nested: Any = spec
         for step in parents:
             nested = nested if nested is True else nested.setdefault(step, {})
@@ -379,28 +383,28 @@ def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo
         info: metadata of the first source.
         root: `data_dir`.
     """
-    wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
-    if wanted.kwargs or wanted.namespace:
+    target_name = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
+    if target_name.kwargs or target_name.namespace:
         raise BeamDatasetsError(f"{to!r} names no dataset to write; needed: name[/config][:version].")
-    if wanted.version and not Version.is_valid(wanted.version):
+    if target_name.version and not Version.is_valid(target_name.version):
         raise BeamDatasetsError(f"{to!r} has a pattern for a version; a dataset is written with one such as 1.0.0.")
-    version = Version(wanted.version or source.version)
-    same = (wanted.name, wanted.config) == (source.name, source.config_name)
-    if same and version < source.version:
+    version = Version(target_name.version or source.version)
+    is_same_name = (target_name.name, target_name.config) == (source.name, source.config_name)
+    if is_same_name and version < source.version:
         raise BeamDatasetsError(
             f"version {version} is lower than {source.version}, the source's. What is made of {source.name} under its "
             "own name needs a higher version, or the same one in another data_dir; or give it another name."
         )
-    described = same and (info.name, info.config_name) == (wanted.name, wanted.config)
+    has_same_description = is_same_name and (info.name, info.config_name) == (target_name.name, target_name.config)
     return DatasetIdentity(
-        wanted.name,
+        target_name.name,
         version,
-        storage.join(root, wanted.name, *filter(None, [wanted.config]), str(version)),
+        storage.join(root, target_name.name, *filter(None, [target_name.config]), str(version)),
         info.module_name,
-        wanted.config,
-        info.config_description if described else None,
-        info.config_tags if described else (),
-        info.release_notes if described else None,
+        target_name.config,
+        info.config_description if has_same_description else None,
+        info.config_tags if has_same_description else (),
+        info.release_notes if has_same_description else None,
     )
 
 
@@ -432,15 +436,15 @@ def _info(
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
     """Checks that neither directory is in the other."""
-    there = source.dataset_dir
-    if target == there:
+    source_dir = source.dataset_dir
+    if target == source_dir:
         raise BeamDatasetsError(
-            f"{source.info.display_name} in {there} is the source itself, and a published version never changes. Give "
-            "another data_dir, or another name or version (--to)."
+            f"{source.info.display_name} in {source_dir} is the source itself, and a published version never changes. "
+            "Give another data_dir, or another name or version (--to)."
         )
     for inner, outer, words in (
-        (target, there, "the output would lie inside the source"),
-        (there, target, "the source lies inside the output"),
+        (target, source_dir, "the output would lie inside the source"),
+        (source_dir, target, "the source lies inside the output"),
     ):
         if inner.startswith(f"{outer}/"):
             raise BeamDatasetsError(f"{words}: {inner} is in {outer}. Give another data_dir.")
@@ -463,12 +467,12 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
     Raises:
         BeamDatasetsError: one was built again in the meantime, so that what was read of it may be of either.
     """
-    for directory, planned in zip(sources, lineage.datasets, strict=True):
+    for directory, planned_source in zip(sources, lineage.datasets, strict=True):
         digest = described(builder_from_directory(directory)).digest
-        if digest != planned.digest:
+        if digest != planned_source.digest:
             raise BeamDatasetsError(
-                f"{directory}: expected {planned.full_name} with the digest {planned.digest}, got {digest}: it was "
-                "built again while it was read. Nothing was published; run it again."
+                f"{directory}: expected {planned_source.full_name} with the digest {planned_source.digest}, got "
+                f"{digest}: it was built again while it was read. Nothing was published; run it again."
             )
 
 

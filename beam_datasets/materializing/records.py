@@ -299,17 +299,19 @@ class Filter:
         Raises:
             BeamDatasetsError: the text has another form, or its module or function does not exist or cannot be called.
         """
-        where, _, name = text.rpartition(":")
-        if not (where and name):
+        module_name, _, name = text.rpartition(":")
+        if not (module_name and name):
             raise BeamDatasetsError(f"the filter is {text!r}. {_FORM}.")
-        module = (_load_file if where.endswith(".py") else _load_module)(where, text)
+        module = (_load_file if module_name.endswith(".py") else _load_module)(module_name, text)
         function: Any = module
         for step in name.split("."):
-            known = [key for key, value in vars(function).items() if callable(value) and not key.startswith("_")]
+            function_names = [
+                key for key, value in vars(function).items() if callable(value) and not key.startswith("_")
+            ]
             if not hasattr(function, step):
                 raise BeamDatasetsError(
-                    f"filter {text!r}: {where} does not contain {step!r}; it has {', '.join(known) or 'no functions'}."
-                    f"{did_you_mean(step, known)}"
+                    f"filter {text!r}: {module_name} does not contain {step!r}; it has "
+                    f"{', '.join(function_names) or 'no functions'}.{did_you_mean(step, function_names)}"
                 )
             function = getattr(function, step)
         if not callable(function):
@@ -367,30 +369,32 @@ class Transform:
     filter: Filter | None = None
     where: Where | None = None
 
-    def apply(self, whole: RecordRange, records: Records) -> Iterator[tuple[NDArray[np.intp], list[bytes]]]:
+    def apply(self, record_range: RecordRange, records: Records) -> Iterator[tuple[NDArray[np.intp], list[bytes]]]:
         """Yields (numbers in the range, records as bytes) of the records that are kept, in order, a chunk at a time.
 
         The numbers count the records of the range from 0; the records are converted to the kept features.
 
         Args:
-            whole: the range, for errors and for the features of its dataset.
+            record_range: the range, for errors and for the features of its dataset.
             records: the open records of the range.
 
         Raises:
             CorruptRecordError: a record is damaged.
             BeamDatasetsError: the filter fails, or a record does not fit the features or is too large.
         """
-        chosen_of, keep = self._chooser(whole, records), self._keeper(whole, records)
+        chosen_of, keep = self._chooser(record_range, records), self._keeper(record_range, records)
         for first, offsets, buffer in records.chunks():
             data = records.unframe(first, offsets, buffer)
-            kept: Iterable[int] = range(len(data)) if chosen_of is None else chosen_of(first, data)
-            kept = list(kept) if keep is None else [i for i in kept if keep(first + i, data[i])]
-            chosen = [data[i] for i in kept]
+            indices: Iterable[int] = range(len(data)) if chosen_of is None else chosen_of(first, data)
+            indices = list(indices) if keep is None else [i for i in indices if keep(first + i, data[i])]
+            selected = [data[i] for i in indices]
             if self.names is not None:
-                chosen = [example.filter_entries(record, self.names) for record in chosen]
-            places = first + np.array(kept, np.intp)
-            _check_sizes(whole, records, places, list(map(len, chosen)))  # the collector would leave out large ones
-            yield places, chosen
+                selected = [example.filter_entries(record, self.names) for record in selected]
+            places = first + np.array(indices, np.intp)
+            _check_sizes(
+                record_range, records, places, list(map(len, selected))
+            )  # the collector would leave out large ones
+            yield places, selected
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
@@ -400,7 +404,7 @@ class Transform:
         """The compiled `where` by (number of the dataset, id of the thread); see `Where.compile`."""
         return {}
 
-    def _chooser(self, whole: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
+    def _chooser(self, record_range: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
         """Returns the function that evaluates `where`; None if there is none.
 
         Its arguments are the number in the range of the first record and a list of records; it returns the indices in
@@ -408,9 +412,9 @@ class Transform:
         """
         if self.where is None:
             return None
-        key = whole.dataset, threading.get_ident()
+        key = record_range.dataset, threading.get_ident()
         if key not in self._compiled:
-            self._compiled[key] = self.where.compile(self.features[whole.dataset])
+            self._compiled[key] = self.where.compile(self.features[record_range.dataset])
         places = self._compiled[key]
 
         def choose(first: int, data: list[Any]) -> list[int]:
@@ -418,28 +422,34 @@ class Transform:
             try:
                 return places(data)
             except ExpressionLimitError as error:  # which each record could need again
-                place = _describe_record(whole, records, first)
+                place = _describe_record(record_range, records, first)
                 raise type(error)(f"{place}, and the {len(data) - 1} after it: {error}") from error
             except (BeamDatasetsError, FeatureError, ExampleError):
                 for index, record in enumerate(data):
                     try:
                         places([record])
                     except (BeamDatasetsError, FeatureError, ExampleError) as error:
-                        raise type(error)(f"{_describe_record(whole, records, first + index)}: {error}") from error
+                        raise type(error)(
+                            f"{_describe_record(record_range, records, first + index)}: {error}"
+                        ) from error
                 raise
 
         return choose
 
-    def _keeper(self, whole: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
+    def _keeper(self, record_range: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
         """Returns the function from a record and its number in the range to whether the filter keeps it.
 
         It is None if there is no filter. Its errors contain the file, the byte offset and the record.
         """
         if self.filter is None:
             return None
-        decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
+        decode, name, function = (
+            compile_decoder(self.features[record_range.dataset]),
+            self.filter.name,
+            self.filter.function,
+        )
 
-        where = partial(_describe_record, whole, records)
+        describe = partial(_describe_record, record_range, records)
 
         def keep(index: int, record: bytes) -> bool:
             """Returns whether the filter keeps a record; `index` is its number in the range.
@@ -450,16 +460,16 @@ class Transform:
             try:
                 example = decode(record)
             except (FeatureError, ExampleError) as error:
-                raise type(error)(f"{where(index)}: {error}") from error
+                raise type(error)(f"{describe(index)}: {error}") from error
             try:
-                answer = chosen(example)
+                answer = function(example)
             except Exception as error:
                 raise BeamDatasetsError(
-                    f"{where(index)}: the filter {name} raised {_describe_user_error(error)}"
+                    f"{describe(index)}: the filter {name} raised {_describe_user_error(error)}"
                 ) from error
             if not isinstance(answer, (bool, np.bool_)):
                 raise BeamDatasetsError(
-                    f"{where(index)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
+                    f"{describe(index)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
                     "it must return True or False (a bool, or a NumPy bool)."
                 )
             return bool(answer)
@@ -467,23 +477,27 @@ class Transform:
         return keep
 
 
-def _describe_record(whole: RecordRange, records: Records, index: int) -> str:
+def _describe_record(record_range: RecordRange, records: Records, index: int) -> str:
     """Returns the place of a record for errors: "/d/x.tfrecord, byte 40 (record 3; digits:1.0.0, train[3])".
 
     Args:
-        whole: the range of the record.
+        record_range: the range of the record.
         records: the open records of the range.
         index: the number of the record in the range, from 0.
     """
-    file, byte, example = whole.file, records.offsets[index], f"{whole.source}[{whole.index + index}]"
+    file, byte, example = (
+        record_range.file,
+        records.offsets[index],
+        f"{record_range.source}[{record_range.index + index}]",
+    )
     return f"{file.filename}, byte {byte} (record {file.skip + index}; {example})"
 
 
-def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
+def _check_sizes(record_range: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
     """Checks that no record is larger than `MAX_COPIED_BYTES`.
 
     Args:
-        whole: the range of the records, for errors.
+        record_range: the range of the records, for errors.
         records: the open records of the range.
         places: numbers of the records in the range.
         sizes: the size in bytes of each of these records, without framing.
@@ -493,8 +507,8 @@ def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp],
     """
     for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
         raise BeamDatasetsError(
-            f"{_describe_record(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
-            f"{sizes[i]:,}. Leave it out by another slice, or copy whole files."
+            f"{_describe_record(record_range, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, "
+            f"got {sizes[i]:,}. Leave it out by another slice, or copy whole files."
         )
 
 
@@ -511,11 +525,11 @@ def _describe_user_error(error: Exception) -> str:
 # ---------------------------------------------------------------------------------------------- what is made of a range
 
 
-def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
+def prepare(record_range: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
     """Returns the records to copy of a range: those in the source's shard, or in a file that is written for it.
 
     Args:
-        whole: the range of records.
+        record_range: the range of records.
         transform: conversion of the records; None leaves them in their shard, and only finds out where each begins.
         directory: gets the files that are made.
 
@@ -523,43 +537,43 @@ def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> 
         CorruptRecordError: a record is damaged.
         BeamDatasetsError: the filter fails.
     """
-    path, index_path = storage.join(directory, f"{whole.number:08d}.records"), None
+    path, index_path = storage.join(directory, f"{record_range.number:08d}.records"), None
     if transform is not None:
-        file, num_bytes = _write_kept(whole, transform, path)
+        file, num_bytes = _write_kept(record_range, transform, path)
     else:
-        file, stop = whole.file, whole.file.skip + whole.file.take
+        file, stop = record_range.file, record_range.file.skip + record_range.file.take
         shard = Shard(file.filename, file.examples_in_shard)
         offsets = offsets_of(shard, stop)
         num_bytes = int(offsets[stop]) - int(offsets[file.skip])
         if shard.index is None:
             index_path = path + INDEX_SUFFIX
             storage.write_bytes(index_path, Index(offsets).to_bytes())
-    return replace(whole, file=file, index_path=index_path, num_bytes=num_bytes)
+    return replace(record_range, file=file, index_path=index_path, num_bytes=num_bytes)
 
 
-def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[FileInstruction, int]:
+def _write_kept(record_range: RecordRange, transform: Transform, path: str) -> tuple[FileInstruction, int]:
     """Writes the records that are kept, and their index; returns (all records of the new file, its size in bytes).
 
     Args:
-        whole: the range of records.
+        record_range: the range of records.
         transform: conversion of the records.
         path: the new file; the index is beside it.
     """
-    sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
-    records = Opener().open(whole.file, keyed=whole.keyed)
+    sizes, kept_indices = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
+    records = Opener().open(record_range.file, keyed=record_range.keyed)
     with storage.open_writer(path) as writer:
-        for places, framed_sizes, framed in _frame_records(whole, records, transform):
+        for places, framed_sizes, framed in _frame_records(record_range, records, transform):
             writer.write([framed])
             sizes.append(framed_sizes)
-            kept.append(places)
-    keys = None if records.keys is None else records.keys[np.concatenate(kept)]
+            kept_indices.append(places)
+    keys = None if records.keys is None else records.keys[np.concatenate(kept_indices)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
     storage.write_bytes(path + INDEX_SUFFIX, index.to_bytes())
     return FileInstruction(path, 0, len(index), len(index)), index.shard_size
 
 
 def _frame_records(
-    whole: RecordRange, records: Records, transform: Transform | None
+    record_range: RecordRange, records: Records, transform: Transform | None
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Buffer]]:
     """Yields (numbers in the range, framed sizes in bytes, framed records joined) of kept records, a chunk at a time.
 
@@ -569,43 +583,43 @@ def _frame_records(
         for first, offsets, buffer in records.chunks():
             records.check(first, offsets, buffer)
             places, sizes = np.arange(first, first + len(offsets) - 1), np.diff(offsets)
-            _check_sizes(whole, records, places, sizes - tfrecord.OVERHEAD)
+            _check_sizes(record_range, records, places, sizes - tfrecord.OVERHEAD)
             yield places, sizes, buffer
         return
-    append, framed_sizes, ordered, clear = collector(bytes, MAX_COPIED_BYTES)
-    for places, chosen in transform.apply(whole, records):
-        for record in chosen:
+    append, framed_sizes, gather_payload, clear = collector(bytes, MAX_COPIED_BYTES)
+    for places, selected in transform.apply(record_range, records):
+        for record in selected:
             append(record)
-        yield places, np.frombuffer(framed_sizes(), "<u4").astype(np.int64), ordered(np.arange(len(chosen)))
+        yield places, np.frombuffer(framed_sizes(), "<u4").astype(np.int64), gather_payload(np.arange(len(selected)))
         clear(True)
 
 
 def blocks(
-    whole: RecordRange, transform: Transform | None, reshuffle: str, *, block_size: int, spill_dir: str | None
+    record_range: RecordRange, transform: Transform | None, reshuffle: str, *, block_size: int, spill_dir: str | None
 ) -> Iterator[NewBlock]:
     """Yields the records of a range that are kept, in blocks, with the sort keys of a new order.
 
     Args:
-        whole: the range of records.
+        record_range: the range of records.
         transform: conversion of the records; None leaves them unchanged.
         reshuffle: the salt of the order. Records without sort keys are ordered by their shard's name and their place.
         block_size: approximate size of a block in bytes.
         spill_dir: directory for spilled payload; None keeps it inline.
     """
-    salt = salt_of(reshuffle, whole.run)
+    salt = salt_of(reshuffle, record_range.run)
     keys: list[bytes] = []
     sizes: list[NDArray[np.int64]] = []
     buffers: list[Buffer] = []
-    records = Opener().open(whole.file, keyed=whole.keyed)
-    for places, framed_sizes, framed in _frame_records(whole, records, transform):
-        keys += _old_keys(whole, records, places)
+    records = Opener().open(record_range.file, keyed=record_range.keyed)
+    for places, framed_sizes, framed in _frame_records(record_range, records, transform):
+        keys += _old_keys(record_range, records, places)
         sizes.append(framed_sizes)
         buffers.append(framed)
         if sum(memoryview(buffer).nbytes for buffer in buffers) >= block_size:
-            yield make_block(whole.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
+            yield make_block(record_range.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
             keys, sizes, buffers = [], [], []
     if keys:
-        yield make_block(whole.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
+        yield make_block(record_range.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
 
 
 def salt_of(reshuffle: str, run: int) -> str:
@@ -613,15 +627,15 @@ def salt_of(reshuffle: str, run: int) -> str:
     return f"{reshuffle}+{run}" if run else reshuffle
 
 
-def _old_keys(whole: RecordRange, records: Records, places: NDArray[np.intp]) -> list[bytes]:
+def _old_keys(record_range: RecordRange, records: Records, places: NDArray[np.intp]) -> list[bytes]:
     """Returns the sort keys of records; without an index, names such as b"<file name>__<number in the shard>".
 
     Args:
-        whole: the range of a shard.
+        record_range: the range of a shard.
         records: the records of the range.
         places: indices of the records in the range.
     """
     if records.keys is not None:
         return [key.tobytes() for key in records.keys[places]]
-    name = storage.basename(whole.file.filename)
-    return [f"{name}__{whole.file.skip + position}".encode() for position in places.tolist()]
+    name = storage.basename(record_range.file.filename)
+    return [f"{name}__{record_range.file.skip + position}".encode() for position in places.tolist()]

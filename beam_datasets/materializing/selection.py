@@ -175,8 +175,8 @@ class Sources:
             BeamDatasetsError: it cannot be copied.
         """
         builder = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
-        for number, known in enumerate(self.opened):
-            if known.dataset_dir == builder.dataset_dir:
+        for number, opened_builder in enumerate(self.opened):
+            if opened_builder.dataset_dir == builder.dataset_dir:
                 return number
         if builder.info.file_format != "tfrecord":
             raise BeamDatasetsError(
@@ -207,7 +207,7 @@ class Sources:
 
     def _with_options(self, path: NameOrDir) -> str:
         """Returns a path with the storage options if it is on an object store; see `storage.with_options_if_remote`."""
-        return storage.with_options_if_remote(path, self.options, beside=self.beside)
+        return storage.with_options_if_remote(path, self.options, other_path=self.beside)
 
     def check_options(self) -> None:
         """Checks that a source is in a store if there are options of stores.
@@ -339,8 +339,8 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
 def _parse_terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
     """Returns (number of the dataset in `sources`, split expression without the dataset) for each term."""
     if not isinstance(expression, str):
-        given = AbstractSplit.from_spec(expression)
-        return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
+        instruction = AbstractSplit.from_spec(expression)
+        return [(0, term) for term in (instruction.terms if isinstance(instruction, SplitAdd) else (instruction,))]
     return [
         (0 if source is None else sources.open(source), AbstractSplit.from_spec(split))
         for source, split in _divide_expression(expression)
@@ -451,14 +451,16 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
     ]
     repeats: Repeats | None = None
     for columns in aligned([key_blocks(run.files, run.start) for run in runs]):
-        taken = [(number, first, run_keys) for number, (first, run_keys) in enumerate(columns) if len(run_keys)]
-        if len(taken) < 2:
+        key_columns = [(number, first, run_keys) for number, (first, run_keys) in enumerate(columns) if len(run_keys)]
+        if len(key_columns) < 2:
             continue
-        keys = key_array(b"".join(run_keys.tobytes() for *_, run_keys in taken))
+        keys = key_array(b"".join(run_keys.tobytes() for *_, run_keys in key_columns))
         order = sort_order(keys)
         ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
         if repeats is None and len(ranks):
-            places = [(runs[number], first + i) for number, first, run_keys in taken for i in range(len(run_keys))]
+            places = [
+                (runs[number], first + i) for number, first, run_keys in key_columns for i in range(len(run_keys))
+            ]
             examples = (run.example(i) for run, i in (places[p] for p in order[ranks[0] :][:2]))
             repeats = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
         if repeats is not None:

@@ -141,34 +141,36 @@ class Where:
         Raises:
             BeamDatasetsError: the expression cannot be parsed, or uses a function, feature or label that it must not.
         """
-        for before, after in ((_BEFORE, _AFTER), (_BEFORE.replace("(", ""), "\n")):  # one expression, and a whole one
-            whole = (f"{before}{self.expression}{after}",)
-            _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", whole)
+        for prefix, suffix in ((_BEFORE, _AFTER), (_BEFORE.replace("(", ""), "\n")):  # one expression, and a whole one
+            arguments = (f"{prefix}{self.expression}{suffix}",)
+            _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", arguments)
             parsed = json.loads(text)
             if parsed["error"]:
-                position = int(parsed.get("position", 0)) - len(before)
+                position = int(parsed.get("position", 0)) - len(prefix)
                 message = f"{parsed['error_message']}\n{_mark_position(self.expression, position)}"
                 raise self._error(message, columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(database, nodes, columns)
         refs = {node["column_names"][0].lower(): node for node in nodes if node["class"] == "COLUMN_REF"}
-        known = {name.lower(): name for name in features}
+        original_names = {name.lower(): name for name in features}
         parameters = {name for node in nodes if node["class"] == "LAMBDA" for name in _parameters(node)}
         for name, node in refs.items():
-            pointed = _mark_position(self.expression, node["query_location"] - len(before))
-            if name not in known and name not in parameters:
+            pointed = _mark_position(self.expression, node["query_location"] - len(prefix))
+            if name not in original_names and name not in parameters:
                 hint = _with_dots(nodes, features) or did_you_mean(name, features)
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
-            if name in known and known[name] not in columns:
-                feature = features[known[name]]
-                raise self._error(f"feature {known[name]!r}, {feature!r}, has no column\n{pointed}", columns)
+            if name in original_names and original_names[name] not in columns:
+                feature = features[original_names[name]]
+                raise self._error(f"feature {original_names[name]!r}, {feature!r}, has no column\n{pointed}", columns)
             if alike := _names_alike(name, features):
                 message = f"features {alike} differ only in upper and lower case, which SQL takes for one name"
                 raise self._error(f"{message}. Use a filter in Python\n{pointed}", columns)
         for node in nodes:
             sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
             if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
-                self._check_labels(sides, {name: features[known[name]] for name in refs if name in known}, columns)
+                self._check_labels(
+                    sides, {name: features[original_names[name]] for name in refs if name in original_names}, columns
+                )
         return [name for name in columns if name.lower() in refs]
 
     def _check_functions(self, database: Evaluator, nodes: list[Any], columns: dict[str, Any]) -> None:
@@ -181,8 +183,10 @@ class Where:
         """
         for node in nodes:
             if node["class"] not in _NODES:
-                what = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
-                raise self._error(f"expected an expression of one example, got a {what}. Name the features", columns)
+                description = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
+                raise self._error(
+                    f"expected an expression of one example, got a {description}. Name the features", columns
+                )
         functions = {node["function_name"].lower() for node in nodes if node.get("function_name")}
         _, rows = self._evaluate(  # some, such as +, change for times with a zone alone, and the zone is set
             database,
@@ -194,21 +198,23 @@ class Where:
             message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
             raise self._error(message, columns)
 
-    def _check_labels(self, sides: list[Any], named: dict[str, Any], columns: dict[str, Any]) -> None:
+    def _check_labels(self, sides: list[Any], features_by_name: dict[str, Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names.
 
         Args:
             sides: the nodes that are compared with each other.
-            named: name of a feature in lower case -> feature, of those in the expression.
+            features_by_name: name of a feature in lower case -> feature, of those in the expression.
             columns: the columns, for the error.
         """
-        labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
+        labels = [
+            features_by_name.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"
+        ]
         for label in labels:
             for text in map(_constant_text, sides):
                 if isinstance(label, ClassLabel) and label.names and text is not None and text not in label.names:
                     message = f"{text!r} is not a label: expected one of {', '.join(label.names[:_MAX_NAMES])}"
-                    more = ", ..." if len(label.names) > _MAX_NAMES else ""
-                    raise self._error(f"{message}{more}.{did_you_mean(text, label.names)}", columns)
+                    ellipsis = ", ..." if len(label.names) > _MAX_NAMES else ""
+                    raise self._error(f"{message}{ellipsis}.{did_you_mean(text, label.names)}", columns)
 
     def _evaluate(self, database: Evaluator, columns: dict[str, Any], *query: Any) -> tuple[str, Any]:
         """Returns (type of the first column of a query's result, its values).
@@ -336,8 +342,8 @@ def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     if isinstance(feature, ClassLabel):
         if not feature.names:
             return pa.int64(), lambda values: pa.array(values, pa.int64())
-        named = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
-        return pa.string(), lambda values: pa.array([named.get(value) for value in values], pa.string())
+        names_by_number = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
+        return pa.string(), lambda values: pa.array([names_by_number.get(value) for value in values], pa.string())
     if isinstance(feature, FeaturesDict):
         fields = {
             name: column for name, child in feature.items() if (column := _arrow_converter(pa, child)) is not None
@@ -353,8 +359,10 @@ def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     while isinstance(feature, Sequence) and type(feature) is Sequence:
         feature, levels = feature.feature, levels + 1
     if isinstance(feature, ClassLabel) and levels == 1 and feature.names:
-        named, kind = dict(enumerate(feature.names)), pa.list_(pa.string())
-        return kind, lambda values: pa.array([list(map(named.get, np.asarray(v).tolist())) for v in values], kind)
+        names_by_number, kind = dict(enumerate(feature.names)), pa.list_(pa.string())
+        return kind, lambda values: pa.array(
+            [list(map(names_by_number.get, np.asarray(v).tolist())) for v in values], kind
+        )
     if not isinstance(feature, Tensor) or type(feature).__name__ not in ("Tensor", "Scalar", "Text"):
         return None
     is_text = feature.dtype == STRING

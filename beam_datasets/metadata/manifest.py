@@ -441,8 +441,8 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
             raise MetadataError(f"the SHA-256 of {name!r} is {sha256!r:.100}; needed: 64 hexadecimal digits.")
 
 
-def _check_keys(content: Any, allowed: set[str], whose: str) -> None:
-    """Checks that a value of JSON is a dict with exactly the allowed keys; `whose` completes the error message.
+def _check_keys(content: Any, allowed: set[str], owner: str) -> None:
+    """Checks that a value of JSON is a dict with exactly the allowed keys; `owner` completes the error message.
 
     Raises:
         MetadataError: it is not.
@@ -450,7 +450,7 @@ def _check_keys(content: Any, allowed: set[str], whose: str) -> None:
     keys = set(content) if isinstance(content, dict) else set()
     if keys != allowed:
         unknown, missing = sorted(keys - allowed), sorted(allowed - keys)
-        raise MetadataError(f"the fields {whose} differ: unknown are {unknown}, missing are {missing}.")
+        raise MetadataError(f"the fields {owner} differ: unknown are {unknown}, missing are {missing}.")
 
 
 def _digest_of(text: str) -> str | None:
@@ -503,8 +503,8 @@ class Inputs:
 
     def with_files(self, other: Inputs) -> Inputs:
         """Returns these inputs with the files of `other`, which replace those of the same name."""
-        kept = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
-        return replace(self, files={**self.files, **other.files}, checksums={**kept, **other.checksums})
+        other_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
+        return replace(self, files={**self.files, **other.files}, checksums={**other_checksums, **other.checksums})
 
     def check_options(self, other: Inputs) -> None:
         """Checks that rows of other files get their keys and splits by the options of these, as far as they are known.
@@ -513,9 +513,9 @@ class Inputs:
             InputError: they do not.
         """
         is_key_other = None not in (self.key, other.key) and _dotted_options(self.key) != _dotted_options(other.key)
-        known = None not in (self.splits, other.splits)
+        are_splits_known = None not in (self.splits, other.splits)
         if is_key_other or (
-            known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
+            are_splits_known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
         ):
             raise InputError(
                 expected=f"the options by which the published version was built, {self._options}",

@@ -77,10 +77,10 @@ class DatasetName:
                 f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{of_paths if '/' in text else ''}"
             )
         kwargs = _parse_kwargs(match["kwargs"] or "", text)
-        for part in ("config", "version"):
-            if match[part] is not None and part in kwargs:
-                raise ValueError(f"{text!r} gives {part} twice: {match[part]!r} and {kwargs[part]!r}.")
-        config, version = (_pop_text(kwargs, part) or match[part] for part in ("config", "version"))
+        for component in ("config", "version"):
+            if match[component] is not None and component in kwargs:
+                raise ValueError(f"{text!r} gives {component} twice: {match[component]!r} and {kwargs[component]!r}.")
+        config, version = (_pop_text(kwargs, component) or match[component] for component in ("config", "version"))
         if config is not None:
             check_config_name(config)
         return cls(camel_to_snake(match["name"]), config, version, kwargs, match["namespace"])
@@ -111,8 +111,8 @@ class DatasetName:
         )
 
 
-def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
-    """Parses `key=value,...`; `whole` is the name that contains this text, for errors.
+def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
+    """Parses `key=value,...`; `full_name` is the name that contains this text, for errors.
 
     Raises:
         ValueError: an item is not of the form key=value.
@@ -121,7 +121,7 @@ def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
     for item in text.split(",") if text else []:
         name, equals, value = item.partition("=")
         if not equals or "=" in value:
-            raise ValueError(f"{whole!r}: {item!r} is not an argument; needed: key=value, separated by commas.")
+            raise ValueError(f"{full_name!r}: {item!r} is not an argument; needed: key=value, separated by commas.")
         kwargs[name] = _scalar(value)
     return kwargs
 
@@ -286,10 +286,10 @@ class FilenameTemplate:
     template: str = DEFAULT_FILENAME_TEMPLATE
 
     def __post_init__(self) -> None:
-        for what, value in (("dataset", self.dataset), ("split", self.split), ("file format", self.fileformat)):
+        for label, value in (("dataset", self.dataset), ("split", self.split), ("file format", self.fileformat)):
             if _UNSAFE_IN_A_NAME.search(value):
                 raise MetadataError(
-                    f"{what} {value!r} would lead out of the dataset's directory; "
+                    f"{label} {value!r} would lead out of the dataset's directory; "
                     "it cannot hold '/', '\\' or control characters."
                 )
         sample = self.filename(0, 1)
@@ -297,7 +297,7 @@ class FilenameTemplate:
         if (
             _UNSAFE_IN_A_NAME.search("".join(parts))
             or _SCHEME_OR_DRIVE.match(sample)
-            or any(part in ("", ".", "..") for part in parts)
+            or any(component in ("", ".", "..") for component in parts)
         ):
             raise MetadataError(
                 f"filename template {self.template!r} gives {sample!r}, which could be outside the dataset's "

@@ -70,31 +70,31 @@ def choose_num_shards(
     (2, 1024)
     """
     total = num_bytes + OVERHEAD_PER_EXAMPLE * num_examples
-    fewest, most = total // max_shard_size, total // min_shard_size
-    if num_examples <= 1 or most <= 1:
+    min_shards, max_shards = total // max_shard_size, total // min_shard_size
+    if num_examples <= 1 or max_shards <= 1:
         return min(num_examples, 1)
-    if fewest > 1024:
-        return _many_shards(fewest, most, num_examples)
-    fitting = [n for n in _POWERS if fewest <= n <= most]
+    if min_shards > 1024:
+        return _many_shards(min_shards, max_shards, num_examples)
+    fitting = [n for n in _POWERS if min_shards <= n <= max_shards]
     if not fitting:
-        return min(most, num_examples)
+        return min(max_shards, num_examples)
     return next((n for n in fitting if n <= num_examples), 1)
 
 
-def _many_shards(fewest: int, most: int, num_examples: int) -> int:
+def _many_shards(min_shards: int, max_shards: int, num_examples: int) -> int:
     """Returns the number of shards if the sizes need more than 1024: if possible, a multiple of 1024.
 
     Args:
-        fewest: number of shards of the maximum size.
-        most: number of shards of the minimum size, the upper limit.
+        min_shards: number of shards of the maximum size.
+        max_shards: number of shards of the minimum size, the upper limit.
         num_examples: number of examples; each shard gets at least one.
 
     >>> _many_shards(1500, 9000, 1_000_000), _many_shards(1500, 9000, 1500)
     (2048, 1024)
     """
-    wanted = min(-(-fewest // 1024) * 1024, most)
-    if num_examples >= wanted:
-        return wanted
+    num_shards = min(-(-min_shards // 1024) * 1024, max_shards)
+    if num_examples >= num_shards:
+        return num_shards
     if num_examples >= 1024:
         return num_examples // 1024 * 1024
     return next(n for n in _POWERS if n <= num_examples)
@@ -111,8 +111,8 @@ def shard_ends(num_examples: int, num_shards: int) -> list[int]:
 
 def _round_half_even(numerator: int, denominator: int) -> int:
     """Returns the integer nearest to a fraction; a half is rounded to the even one: 2 for 5/2, 4 for 7/2."""
-    quotient, rest = divmod(numerator, denominator)
-    return quotient + (2 * rest + (quotient & 1) > denominator)
+    quotient, remainder = divmod(numerator, denominator)
+    return quotient + (2 * remainder + (quotient & 1) > denominator)
 
 
 def shard_offsets(shard_lengths: Sequence[int]) -> NDArray[np.int64]:
@@ -176,8 +176,8 @@ class FileInstructions(Sequence[FileInstruction]):
         begin, end = offsets[shard], offsets[shard + 1]
         skip = np.maximum(start - begin, 0)
         take = np.minimum(stop, end) - begin - skip
-        kept = take > 0
-        columns = (shard[kept], skip[kept], take[kept], (end - begin)[kept])
+        is_selected = take > 0
+        columns = (shard[is_selected], skip[is_selected], take[is_selected], (end - begin)[is_selected])
         return cls([filenames], np.zeros_like(columns[0]), *columns)
 
     @classmethod
@@ -225,9 +225,9 @@ class FileInstructions(Sequence[FileInstruction]):
         runs = self[first : int(np.searchsorted(self._offsets, stop, side="left"))]
         skip, take = runs.skip.copy(), runs.take.copy()
         take[-1] = stop - self._offsets[first + len(runs) - 1]
-        before = start - self._offsets[first]
-        skip[0] += before
-        take[0] -= before
+        num_skipped = start - self._offsets[first]
+        skip[0] += num_skipped
+        take[0] -= num_skipped
         return FileInstructions(runs.filenames, runs.source, runs.shard, skip, take, runs.examples_in_shard)
 
     def divided(self, counts: NDArray[np.int64]) -> FileInstructions:
@@ -241,8 +241,8 @@ class FileInstructions(Sequence[FileInstruction]):
         [('a', 0, 3), ('a', 3, 3), ('a', 6, 4), ('b', 0, 5)]
         """
         run = np.repeat(np.arange(len(self)), counts)
-        part = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
-        start, stop = (self.take[run] * number // counts[run] for number in (part, part + 1))
+        piece_numbers = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+        start, stop = (self.take[run] * number // counts[run] for number in (piece_numbers, piece_numbers + 1))
         return FileInstructions(
             self.filenames, self.source[run], self.shard[run], self.skip[run] + start, stop - start,
             self.examples_in_shard[run],
@@ -279,8 +279,8 @@ class FileInstructions(Sequence[FileInstruction]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self[:3]))
-        return f"FileInstructions([{shown}{', ...' if len(self) > 3 else ''}]) of {len(self)} runs"
+        text = ", ".join(map(repr, self[:3]))
+        return f"FileInstructions([{text}{', ...' if len(self) > 3 else ''}]) of {len(self)} runs"
 
 
 _NO_RUNS = np.zeros(0, np.int64)

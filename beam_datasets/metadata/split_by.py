@@ -75,7 +75,10 @@ class SplitByHash:
         Raises:
             ValueError: a value is not a text, number, bool, date or time.
         """
-        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_lookup_text, values)]
+        texts = [
+            integer_match[1] if (integer_match := _WHOLE.fullmatch(text)) else text
+            for text in map(_lookup_text, values)
+        ]
         text = "\x00".join(texts).encode("utf-8", "surrogatepass")
         hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
         return self.names[bisect_right(self._stops, hashed)]
@@ -101,11 +104,11 @@ def meaning_of(options: str) -> Any:
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
     for name, value in _parse_options(options):
-        key, _, rest = value.partition("=")
+        key, _, column = value.partition("=")
         if name == "splits":
-            splits.setdefault(key, []).append(rest)
+            splits.setdefault(key, []).append(column)
         else:
-            ways |= {key: rest} if name == "split_by" else {name: value}
+            ways |= {key: column} if name == "split_by" else {name: value}
     if until := ways.pop("train_until", None):
         splits = {"train": [f"..{until}"], "test": [f"{until}.."]}
     one = {split: values[0] for split, values in splits.items()}
@@ -327,8 +330,8 @@ class SplitByValue:
         """
         text = _lookup_text(value).strip()
         if text not in self._split_of:
-            known = ", ".join(map(repr, self._split_of))
-            raise ValueError(f"expected a value of a split: {known}; got {text!r}. Name it for a split")
+            values = ", ".join(map(repr, self._split_of))
+            raise ValueError(f"expected a value of a split: {values}; got {text!r}. Name it for a split")
         return self._split_of[text]
 
 

@@ -183,20 +183,20 @@ class ReadInstruction(AbstractSplit):
 
     def _checked(self, value: Any) -> float:
         """Returns a border of the slice, validated."""
-        what = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
+        expectation = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
         is_number = isinstance(value, numbers.Real)
         if is_number and abs(value) > _MAX_INDEX:
-            raise SplitError(f"{what}, got a number beyond 2**62.")
+            raise SplitError(f"{expectation}, got a number beyond 2**62.")
         if self.unit == "%":
             if not is_number:
-                raise SplitError(f"{what}, got {value!r:.100}, which is not a number.")
+                raise SplitError(f"{expectation}, got {value!r:.100}, which is not a number.")
             if not -100 <= value <= 100:
-                raise SplitError(f"{what} within [-100%, 100%], got {_format_limit(value)}%.")
+                raise SplitError(f"{expectation} within [-100%, 100%], got {_format_limit(value)}%.")
             return int(value) if isinstance(value, numbers.Integral) else float(value)
         try:
             return operator.index(value)
         except TypeError:
-            raise SplitError(f"{what}, which is an integer, got {value!r:.100}.") from None
+            raise SplitError(f"{expectation}, which is an integer, got {value!r:.100}.") from None
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
@@ -283,7 +283,7 @@ class SplitAdd(AbstractSplit):
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the ranges of each term; see `AbstractSplit.to_absolute`."""
-        return [part for term in self.terms for part in term.to_absolute(splits)]
+        return [instruction for term in self.terms for instruction in term.to_absolute(splits)]
 
     def __str__(self) -> str:
         return "+".join(map(str, self.terms))
@@ -298,7 +298,7 @@ class SplitAll(AbstractSplit):
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the whole range of each split; see `AbstractSplit.to_absolute`."""
-        return [part for name in splits for part in ReadInstruction(name).to_absolute(splits)]
+        return [instruction for name in splits for instruction in ReadInstruction(name).to_absolute(splits)]
 
     def __str__(self) -> str:
         return "all"
@@ -315,15 +315,15 @@ class EvenSplit(AbstractSplit):
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the part of each of the expression's ranges; see `AbstractSplit.to_absolute`."""
-        return [self._part(whole) for whole in self.from_spec(self.split).to_absolute(splits)]
+        return [self._part(instruction) for instruction in self.from_spec(self.split).to_absolute(splits)]
 
-    def _part(self, whole: AbsoluteInstruction) -> AbsoluteInstruction:
+    def _part(self, instruction: AbsoluteInstruction) -> AbsoluteInstruction:
         """Returns part `index` of `count` parts of a range; the first parts have one example more where needed."""
-        size, rest = divmod(whole.stop - whole.start, self.count)
+        size, remainder = divmod(instruction.stop - instruction.start, self.count)
         if self.drop_remainder:
-            rest = 0
-        start, stop = (whole.start + size * i + min(i, rest) for i in (self.index, self.index + 1))
-        return AbsoluteInstruction(whole.splitname, start, stop, whole.num_examples)
+            remainder = 0
+        start, stop = (instruction.start + size * i + min(i, remainder) for i in (self.index, self.index + 1))
+        return AbsoluteInstruction(instruction.splitname, start, stop, instruction.num_examples)
 
 
 @names_foreign_arguments("even_splits")
@@ -399,44 +399,44 @@ def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
     if name in splits:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
-    there = ", ".join(map(repr, sorted(splits))) or "none"
-    raise SplitError(f"no split {name!r:.200} in {owner}; it has {there}.{did_you_mean(name, splits)}")
+    names = ", ".join(map(repr, sorted(splits))) or "none"
+    raise SplitError(f"no split {name!r:.200} in {owner}; it has {names}.{did_you_mean(name, splits)}")
 
 
-def _parse_term(term: str, whole: str) -> AbstractSplit:
-    """Parses one term of a split expression, such as `train[:10%]`; `whole` is the expression, for errors.
+def _parse_term(term: str, expression: str) -> AbstractSplit:
+    """Parses one term of a split expression, such as `train[:10%]`; `expression` is the expression, for errors.
 
     Raises:
         SplitError: the term cannot be read, slices 'all', or selects a single item other than a shard.
     """
     match = _TERM.match(term)
     if not match:
-        raise SplitError(f"split {whole!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
+        raise SplitError(f"split {expression!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
     name, selector = match["name"], match["selector"]
     if selector is None:
         return SplitAll() if name == "all" else ReadInstruction(name)
     items = selector.split(":")
     if len(items) > 2 or not any(items):
-        raise SplitError(f"split {whole!r:.1000}: cannot read '[{selector:.100}]'; {_FORM}.")
-    borders = [_parse_item(item, whole) if item else None for item in items]
+        raise SplitError(f"split {expression!r:.1000}: cannot read '[{selector:.100}]'; {_FORM}.")
+    borders = [_parse_item(item, expression) if item else None for item in items]
     if name == "all":
         raise SplitError(
-            f"split {whole!r:.1000}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'."
+            f"split {expression!r:.1000}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'."
         )
     if len(borders) == 2:
-        return _slice(name, borders, whole)
+        return _slice(name, borders, expression)
     (single,) = borders
     if single is None or single[1] != "shard":
         raise SplitError(
-            f"split {whole!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected without "
-            f"':'. Write a range, such as '{name:.1000}[10:20]' or '{name:.1000}[:10%]'."
+            f"split {expression!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected "
+            f"without ':'. Write a range, such as '{name:.1000}[10:20]' or '{name:.1000}[:10%]'."
         )
     shard = int(single[0])
     # Shard 0 from the end does not exist: what follows the last shard is the end.
     return ReadInstruction(name, shard, shard + 1 or None, "shard")
 
 
-def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
+def _parse_item(item: str, expression: str) -> tuple[float, Unit]:
     """Parses one border of a slice, such as `10`, `10%` or `-1shard`, to its value and unit.
 
     Raises:
@@ -444,7 +444,7 @@ def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
     """
     match = _ITEM.match(item)
     if not match:
-        raise SplitError(f"split {whole!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
+        raise SplitError(f"split {expression!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
     number = match["number"]
     unit: Unit = {"%": "%", "shard": "shard"}.get(match["unit"], "abs")  # type: ignore[assignment]
     kind = "a number" if unit == "%" else "an integer"
@@ -452,20 +452,20 @@ def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
         value = float(number) if unit == "%" else int(number)
     except ValueError:
         hint = " A share is a percentage, such as '10%'." if "." in number and "%" not in item else ""
-        message = f"split {whole!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.{hint}"
+        message = f"split {expression!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.{hint}"
         raise SplitError(message) from None
     if abs(value) > _MAX_INDEX:
-        raise SplitError(f"split {whole!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
+        raise SplitError(f"split {expression!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
     return value, unit
 
 
-def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
+def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: str) -> AbstractSplit:
     """Returns the instruction for a slice.
 
     Args:
         name: name of the split.
         borders: (start, stop), each a pair (number, unit); None for a border that was omitted.
-        whole: the whole expression, for errors.
+        expression: the whole expression, for errors.
 
     Raises:
         SplitError: the borders have different units.
@@ -479,7 +479,7 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) 
         units = [_SUFFIX[unit] for _, unit in (begin, end)]
         readings = [f"{name}[{_format_limit(begin[0])}{unit}:{_format_limit(end[0])}{unit}]" for unit in units]
         raise SplitError(
-            f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
+            f"split {expression!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
             f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}."
         )
     unit = (begin or end or (0, "abs"))[1]

@@ -217,9 +217,9 @@ class BlockedVersions:
     def is_blocked(self, version: VersionOrStr, config: str | None = None) -> IsBlocked:
         """Returns `reason` in the form that TensorFlow Datasets gives it."""
         reason, name = self.reason(version, config), str(version)
-        given = self.versions.get(name) if name in self.versions else self.configs.get(name, {}).get(str(config))
-        what = f"Version {name}" if name in self.versions else f"Config {config} for version {name}"
-        return IsBlocked(reason is not None, reason and (given or f"{what} is blocked."))
+        message = self.versions.get(name) if name in self.versions else self.configs.get(name, {}).get(str(config))
+        subject = f"Version {name}" if name in self.versions else f"Config {config} for version {name}"
+        return IsBlocked(reason is not None, reason and (message or f"{subject} is blocked."))
 
 
 def choose_version(
@@ -246,10 +246,10 @@ def choose_version(
     if requested is None and canonical is not None:
         return Version(canonical)
     if requested is None or str(requested) in LATEST:
-        fitting, what = versions, "version"
+        fitting, description = versions, "version"
     else:
-        fitting, what = [version for version in versions if version.match(requested)], f"version {requested}"
+        fitting, description = [version for version in versions if version.match(requested)], f"version {requested}"
     if not fitting:
-        there = ", ".join(map(str, versions)) or "none"
-        raise DatasetNotFoundError(f"{of} has no {what}; versions there are: {there}.")
+        versions_text = ", ".join(map(str, versions)) or "none"
+        raise DatasetNotFoundError(f"{of} has no {description}; versions there are: {versions_text}.")
     return fitting[-1]

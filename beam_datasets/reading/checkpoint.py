@@ -210,16 +210,16 @@ def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
         raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
 
 
-def check_fingerprint(saved: Mapping[str, str], current: Mapping[str, str]) -> None:
+def check_fingerprint(saved_fingerprint: Mapping[str, str], current: Mapping[str, str]) -> None:
     """Checks that a saved fingerprint equals the current one of a reader.
 
     Raises:
         StateError: they differ; the message names the differences.
     """
     differences = [
-        f"{name} was {_show_part(saved, name)} and is {_show_part(current, name)} now"
-        for name in dict.fromkeys([*current, *saved])
-        if saved.get(name) != current.get(name)
+        f"{name} was {_show_part(saved_fingerprint, name)} and is {_show_part(current, name)} now"
+        for name in dict.fromkeys([*current, *saved_fingerprint])
+        if saved_fingerprint.get(name) != current.get(name)
     ]
     if differences:
         raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")

@@ -135,9 +135,9 @@ class ReadConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets a field; raises an AttributeError if there is no such field."""
-        known = [config_field.name for config_field in fields(self)]
-        if name not in known:
-            message = f"ReadConfig has no field {name!r}.{did_you_mean(name, known)}"
+        field_names = [config_field.name for config_field in fields(self)]
+        if name not in field_names:
+            message = f"ReadConfig has no field {name!r}.{did_you_mean(name, field_names)}"
             raise AttributeError(message, name=name, obj=None)
         object.__setattr__(self, name, value)
 

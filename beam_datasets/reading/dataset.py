@@ -399,11 +399,11 @@ class Dataset(ReadPlan, Frameworks):
         self._in_dataset_order("find()")
         return self._lookup.find(key) if self._lookup else None
 
-    def _in_dataset_order(self, what: str) -> Source:
+    def _in_dataset_order(self, method: str) -> Source:
         """Returns the source, for a method that needs dataset order.
 
         Args:
-            what: the method, for the error.
+            method: the method, for the error.
 
         Raises:
             TypeError: an operation has changed the order.
@@ -412,9 +412,9 @@ class Dataset(ReadPlan, Frameworks):
         if source is not None and self._operation is source:
             return source
         raise TypeError(
-            f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
+            f"{method} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
             "shard(), batch() and mix(). Use it there; a slice such as split='train[10:20]' has an order of its own."
-            f"{_IN_LOADER if what == 'ds[i]' else ''}"
+            f"{_IN_LOADER if method == 'ds[i]' else ''}"
         )
 
     # --------------------------------------------------------------------------------------------------------- tables

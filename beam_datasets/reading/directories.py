@@ -43,9 +43,9 @@ def _common_start(sequences: Sequence[Any]) -> Any:
     >>> _common_start(["abc", "abx"])
     'ab'
     """
-    least, greatest = min(sequences), max(sequences)  # their common prefix is that of all
-    common_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(least, greatest))
-    return least[: sum(1 for _ in common_pairs)]
+    first, last = min(sequences), max(sequences)  # their common prefix is that of all
+    common_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last))
+    return first[: sum(1 for _ in common_pairs)]
 
 
 def _matching_part(pattern: re.Pattern[str], filename: str) -> str:

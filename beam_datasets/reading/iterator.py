@@ -69,9 +69,9 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         operation = self._dataset._operation
         self._progress, self._operation = progress, operation
         if position or progress.unfinished:
-            taken = progress.num_taken_of_block(operation)
-            self._progress = progress.without_last() if taken else progress
-            self._operation = divide_again(operation, self._progress.remaining(self._stream), taken)
+            num_taken = progress.num_taken_of_block(operation)
+            self._progress = progress.without_last() if num_taken else progress
+            self._operation = divide_again(operation, self._progress.remaining(self._stream), num_taken)
         self._ended = False
         self.close()
         self._taken = 0
@@ -184,7 +184,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         Raises:
             StateError: nested `shard()` calls are in the middle of blocks.
         """
-        count, blocks = stream_progress(self._operation, self._taken, ended=self._ended)
+        count, blocks = stream_progress(self._operation, self._taken, has_ended=self._ended)
         progress = self._progress.advanced(count, blocks).simplified(self._stream)
         epoch, position = self._epoch, progress.position
         if isinstance(self._stream, Repeat) and self._num_examples:
@@ -198,18 +198,20 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             StateError: the state belongs to another dataset, slice, configuration or order; the message names the
                 differences.
         """
-        saved = ReadState.from_dict(state)
-        saved.check(self._fingerprint(), num_examples=self._num_examples)
-        if saved.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
-            raise StateError(f"the state's epoch is {saved.epoch}: the first epoch of an endless dataset never ends.")
-        _, position = self._stream_position(saved.epoch, saved.position)
+        saved_state = ReadState.from_dict(state)
+        saved_state.check(self._fingerprint(), num_examples=self._num_examples)
+        if saved_state.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
+            raise StateError(
+                f"the state's epoch is {saved_state.epoch}: the first epoch of an endless dataset never ends."
+            )
+        _, position = self._stream_position(saved_state.epoch, saved_state.position)
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
             raise StateError(
-                f"the state's epoch is {saved.epoch} and its position {saved.position}: expected less than "
+                f"the state's epoch is {saved_state.epoch} and its position {saved_state.position}: expected less than "
                 f"{MAX_ENDLESS} examples before it. Begin anew."
             )
-        Progress(position, saved.unfinished).check(self._stream)
-        self._move_to(saved.epoch, Progress(saved.position, saved.unfinished))
+        Progress(position, saved_state.unfinished).check(self._stream)
+        self._move_to(saved_state.epoch, Progress(saved_state.position, saved_state.unfinished))
 
     @property
     def _num_examples(self) -> int:

@@ -109,7 +109,7 @@ def mix(
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
     identities = [_identity_of(source) for source in datasets]
-    titles = _name_sources(identities, names, needed=source_key is not None)
+    titles = _name_sources(identities, names, need_unique=source_key is not None)
     for dataset, title in zip(datasets, titles):
         _check_source(dataset, title)
     patterns = tuple(Pattern(quotas_of(stage), seed) for _, stage in stages)
@@ -158,7 +158,7 @@ def _merge_identities(sources: Sequence[Source], identities: Sequence[Mapping[st
         "dataset": " + ".join(identity["dataset"] for identity in identities),
         "version": " + ".join(identity["version"] for identity in identities),
         "digest": hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
-        "slices": [part for base in bases for part in base._identity["slices"]],
+        "slices": [slice_text for base in bases for slice_text in base._identity["slices"]],
         "read_config": {
             f"{i}.{name}": value
             for i, base in enumerate(bases)
@@ -320,13 +320,15 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
     return stages
 
 
-def _name_sources(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:
+def _name_sources(
+    identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, need_unique: bool
+) -> list[str]:
     """Returns a name for each source: the given names, or those of the datasets, with their slices if not unique.
 
     Args:
         identities: fingerprint of each source.
         names: the argument of `mix`.
-        needed: whether default names must be unique.
+        need_unique: whether default names must be unique.
 
     Raises:
         TypeError: a name is not a str.
@@ -342,7 +344,7 @@ def _name_sources(identities: Sequence[Mapping[str, str]], names: Iterable[str] 
         source_names = [identity["dataset"] for identity in identities]
         if len(set(source_names)) < len(source_names):
             source_names = [f"{identity['dataset']}:{identity['slices']}" for identity in identities]
-    if len(set(source_names)) < len(source_names) and (needed or names is not None):
+    if len(set(source_names)) < len(source_names) and (need_unique or names is not None):
         raise ValueError(f"names must differ, got {source_names!r}. Give mix(..., names=[...]).")
     return source_names
 

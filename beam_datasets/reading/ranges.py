@@ -124,8 +124,9 @@ def map_blocks(
         try:
             result = function(block)
         except UNDECODED:
-            part = replace(run, skip=first, take=len(block))
-            list(read_range(part, pool, (Map(lambda record: function([record])),)))  # raises the error of the record
+            block_run = replace(run, skip=first, take=len(block))
+            # This raises the error of the record, with its location.
+            list(read_range(block_run, pool, (Map(lambda record: function([record])),)))
             raise
         yield result
         first += len(block)
@@ -143,11 +144,11 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
     executor = ThreadPoolExecutor(1, "beam_datasets-range")  # its thread starts when it has something to do
     reader = RunReader(shard, stop, *((_REMOTE_CHUNK, executor.submit) if is_remote else (CHUNK_BYTES,)))
 
-    def get_chunk(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+    def get_chunk(_: int, visits: Visits, damaged: bool, has_failed: bool) -> Any:
         """Returns the next chunk of the run. For the arguments, see `read_visits`, which calls it."""
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
-        return reader.chunk(ranges_of(0, visits), failed or damaged)
+        return reader.chunk(ranges_of(0, visits), has_failed or damaged)
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
     try:

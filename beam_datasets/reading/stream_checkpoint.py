@@ -88,21 +88,21 @@ class StreamState:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as a dict of JSON values; the docstring of the module shows one."""
-        held = [part.to_dict() for part in self.held]
+        held_dicts = [link_held.to_dict() for link_held in self.held]
         return {
             "format": _FORMAT,
             "epoch": self.epoch,
             "position": self.position,
-            "held": held if any(held) else [],
+            "held": held_dicts if any(held_dicts) else [],
             "check": self._check(),
             "fingerprint": dict(self.fingerprint),
         }
 
     def _check(self) -> str:
         """Returns the field `check`: a hash of the epoch, the position and the held items, 24 hexadecimal digits."""
-        parts = [[part.queue, part.bins, part.count] for part in self.held]
+        parts = [[link_held.queue, link_held.bins, link_held.count] for link_held in self.held]
         empty = [[], [], 0]
-        numbers = [self.epoch, self.position, parts if any(part != empty for part in parts) else []]
+        numbers = [self.epoch, self.position, parts if any(link_held != empty for link_held in parts) else []]
         return hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:24]
 
     @classmethod
@@ -125,9 +125,9 @@ class StreamState:
                 f"{sorted(_FIELDS | {'check'})}, got {shown(state)}. {HINT}"
             )
         position = parse_number("the state's position", state["position"], MAX_POSITION)
-        held = _held_of(state["held"], origins, position, of_base)
-        result = cls(state["epoch"], position, held, state["fingerprint"])
-        items = list(_items(held))
+        held_items = _held_of(state["held"], origins, position, of_base)
+        result = cls(state["epoch"], position, held_items, state["fingerprint"])
+        items = list(_items(held_items))
         if len(set(items)) < len(items):
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
         if number == _FORMAT and state["check"] != result._check():
@@ -156,16 +156,19 @@ def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBa
     if not isinstance(value, (list, tuple)) or (value and len(value) != len(origins)):
         raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {HINT}")
     parts = []
-    for part, origin in zip(value, origins):
-        if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count"}:
-            raise StateError(f"the state's held: expected queue, bins and count, got {shown(part)}. {HINT}")
-        bins = _to_list(part.get("bins", []))
+    for link_state, origin in zip(value, origins):
+        if not isinstance(link_state, Mapping) or not set(link_state) <= {"queue", "bins", "count"}:
+            raise StateError(f"the state's held: expected queue, bins and count, got {shown(link_state)}. {HINT}")
+        bins = _to_list(link_state.get("bins", []))
         max_count = MAX_POSITION if "part" in origin else position
         parts.append(
             Held(
-                [unit_of(unit, origin, position, of_base, in_queue=True) for unit in _to_list(part.get("queue", []))],
+                [
+                    unit_of(unit, origin, position, of_base, in_queue=True)
+                    for unit in _to_list(link_state.get("queue", []))
+                ],
                 [[unit_of(unit, origin, position, of_base) for unit in _to_list(units)] for units in bins],
-                parse_number("the state's count", part.get("count", 0), max_count),
+                parse_number("the state's count", link_state.get("count", 0), max_count),
             )
         )
     return tuple(parts)
@@ -189,14 +192,14 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
     """
     if not origin:
         return parse_number("a held position", value, position - 1) if of_base is None else of_base(value)
-    *before, last = origin
+    *outer_origin, last = origin
     if last == "part":
         name = "from" if in_queue and isinstance(value, Mapping) and "from" in value else "part"
         if not isinstance(value, Mapping) or set(value) != {"of", name}:
             raise StateError(f"the state's held: expected a part of an item, got {shown(value)}. {HINT}")
         number = parse_number("the state's part", value[name], MAX_POSITION)
-        return {"of": unit_of(value["of"], tuple(before), position, of_base), name: number}
-    units = [unit_of(unit, tuple(before), position, of_base) for unit in _to_list(value)]
+        return {"of": unit_of(value["of"], tuple(outer_origin), position, of_base), name: number}
+    units = [unit_of(unit, tuple(outer_origin), position, of_base) for unit in _to_list(value)]
     if not units:
         raise StateError(f"the state is damaged: expected items in each group that is held. {HINT}")
     return units

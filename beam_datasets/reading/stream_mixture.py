@@ -183,18 +183,25 @@ class StreamMixture:
         return {"source": source, "epoch": parse_number("a held epoch", value["epoch"], MAX_POSITION), "of": inner}
 
 
-def _is_source(part: Any) -> bool:
+def _is_source(source_state: Any) -> bool:
     """Returns whether a value has the form of an item of `sources`: a dict with `state`, of a stream, and `ended`."""
-    if not isinstance(part, Mapping) or set(part) != {"state", "ended"} or not isinstance(part["ended"], bool):
+    if (
+        not isinstance(source_state, Mapping)
+        or set(source_state) != {"state", "ended"}
+        or not isinstance(source_state["ended"], bool)
+    ):
         return False
-    state = part["state"]
+    state = source_state["state"]
     checks = [state.get("check"), state.get("sources_check", "")] if isinstance(state, Mapping) else [None]
     return all(isinstance(check, str) for check in checks)
 
 
 def _sources_check(check: Any, sources: Sequence[Any]) -> str:
     """Returns a hash of the checksum of a state, the checksums of its sources' states, and their fields `ended`."""
-    states = [[part["ended"], part["state"]["check"], part["state"].get("sources_check", "")] for part in sources]
+    states = [
+        [source_state["ended"], source_state["state"]["check"], source_state["state"].get("sources_check", "")]
+        for source_state in sources
+    ]
     return hashlib.sha256(json.dumps([shown(check), states]).encode()).hexdigest()[:24]
 
 
@@ -279,17 +286,18 @@ class MixedStreamIterator(StreamIterator):
     def get_state(self) -> dict[str, Any]:
         """Returns the position; `sources` has the state of each source, and whether the source has ended before."""
         sources = [
-            {"state": source.get_state(), "ended": ended} for source, ended in zip(self._sources, self._has_ended)
+            {"state": source.get_state(), "ended": has_ended}
+            for source, has_ended in zip(self._sources, self._has_ended)
         ]
         state = super().get_state()
         return {**state, "sources": sources, "sources_check": _sources_check(state["check"], sources)}
 
-    def _restore(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+    def _restore(self, saved_state: StreamState, state: Mapping[str, Any]) -> None:
         """Moves to a saved position, and each source to its own."""
-        super()._restore(saved, state)
-        for number, part in enumerate(state["sources"]):
-            self._sources[number].set_state(part["state"])
-            self._has_ended[number] = part["ended"]
+        super()._restore(saved_state, state)
+        for number, source_state in enumerate(state["sources"]):
+            self._sources[number].set_state(source_state["state"])
+            self._has_ended[number] = source_state["ended"]
             self._has_items[number] = True
 
     def close(self) -> None:

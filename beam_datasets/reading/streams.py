@@ -258,17 +258,17 @@ class Stream:
         links = [link.text for link in self._links if link.text]
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
 
-    def _base_before_groups(self, what: str) -> Any:
+    def _base_before_groups(self, operation: str) -> Any:
         """Returns the base, a `Dataset` or `StreamMixture`, to which an operation is applied before all links.
 
         Args:
-            what: the name of the operation, for the error.
+            operation: the name of the operation, for the error.
 
         Raises:
             ValueError: a link groups or counts items.
         """
         if self._is_grouped:
-            raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
+            raise ValueError(f"{operation} comes before batches, skip() and take() in a stream: move it there.")
         return self._base
 
     @names_foreign_arguments("batch")
@@ -349,9 +349,9 @@ class Stream:
 
         padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
         step, drop = batch_of(self._steps, pad=True, fill=fill, **padding), boolean("drop_remainder", drop_remainder)
-        for name, given in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
-            if not isinstance(given, Iterable):
-                raise TypeError(f"{name}: expected a list of integers, got {given!r}.")
+        for name, values in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
+            if not isinstance(values, Iterable):
+                raise TypeError(f"{name}: expected a list of integers, got {values!r}.")
         link = ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step)
         if isinstance(length, str):
             check_names("batch_by_length()", [length], self._steps, have_length=True)
@@ -611,7 +611,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         `position` counts the examples of the dataset that were read in the epoch. The module
         `reading.stream_checkpoint` describes the other fields.
         """
-        held = tuple(
+        held_items = tuple(
             Held(
                 [value.origin if isinstance(value, Parts) else unit for unit, value in queue],
                 [[unit for unit, _ in group.items] for group in bins],
@@ -619,7 +619,7 @@ class StreamIterator(StateDict, Iterator[Any]):
             )
             for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
         )
-        return StreamState(self._epoch, self._position, held, self._fingerprint()).to_dict()
+        return StreamState(self._epoch, self._position, held_items, self._fingerprint()).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Moves the iterator to a saved position.
@@ -628,31 +628,31 @@ class StreamIterator(StateDict, Iterator[Any]):
             StateError: the state belongs to another dataset, to other operations, or to another worker; the message
                 names the differences.
         """
-        saved = self._stream._state_of(state)
-        check_fingerprint(saved.fingerprint, self._fingerprint())
+        saved_state = self._stream._state_of(state)
+        check_fingerprint(saved_state.fingerprint, self._fingerprint())
         try:
-            self._restore(saved, state)
+            self._restore(saved_state, state)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state is damaged: {error}. Begin anew.") from error
 
-    def _restore(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+    def _restore(self, saved_state: StreamState, state: Mapping[str, Any]) -> None:
         """Moves to a saved position, and restores the items that links held.
 
         Raises:
             StateError: the position is greater than the number of examples.
             ValueError: the items do not fit the links.
         """
-        self._begin(saved.epoch)
-        self._position = saved.position
+        self._begin(saved_state.epoch)
+        self._position = saved_state.position
         length = self._stream._base._operation.length
-        if saved.position > min(length, MAX_ENDLESS):
+        if saved_state.position > min(length, MAX_ENDLESS):
             raise StateError(
-                f"the state's position is {saved.position}, but there are {length} examples. Restore it with the "
+                f"the state's position is {saved_state.position}, but there are {length} examples. Restore it with the "
                 "dataset that it was saved with."
             )
-        self._restore_held(saved.held)
+        self._restore_held(saved_state.held)
 
     def _fetch_items(self, units: list[Unit]) -> list[Any]:
         """Returns the items of this epoch that the stream yields for these units."""
@@ -660,30 +660,30 @@ class StreamIterator(StateDict, Iterator[Any]):
         values = self._fetch_held(units)
         return [self._rebuild(number, unit, values) for unit in units]
 
-    def _fetch_held(self, held: Any) -> dict[Any, Any]:
+    def _fetch_held(self, held_units: Any) -> dict[Any, Any]:
         """Fetches the items of the base from which held items were made.
 
         Args:
-            held: units, or nested lists of units, or `Held`.
+            held_units: units, or nested lists of units, or `Held`.
 
         Returns:
             A dict from the `_key` of each unit of the base to its item.
         """
         self._rebuilt_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
-        units = {_key(unit): unit for unit in leaves(held)}
+        units = {_key(unit): unit for unit in leaves(held_units)}
         return dict(zip(units, self._fetch_base_items(list(units.values())))) if units else {}
 
-    def _restore_held(self, held: Sequence[Held]) -> None:
+    def _restore_held(self, held_items: Sequence[Held]) -> None:
         """Fetches the items that links held, and puts them back into queues and bins.
 
         Args:
-            held: the held items of each link, followed by the items that were not yielded yet.
+            held_items: the held items of each link, followed by the items that were not yielded yet.
 
         Raises:
             ValueError: the items do not fit the links.
         """
-        values = self._fetch_held(held)
-        for number, link_held in enumerate(held):
+        values = self._fetch_held(held_items)
+        for number, link_held in enumerate(held_items):
             self._queues[number].extend((unit, self._rebuild(number, unit, values)) for unit in link_held.queue)
             link = self._links[number] if number < len(self._links) else None
             if link_held.bins:

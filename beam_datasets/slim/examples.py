@@ -36,8 +36,11 @@ class _Checked:
     """Validates the fields of a feature when it is made: lists of the dtype can be stored, and lengths are known."""
 
     def __post_init__(self) -> None:
-        given = vars(self)["dtype"]
-        dtype, shape = STRING if given is str or given is bytes else to_dtype(given), tuple(vars(self).get("shape", ()))
+        declared_dtype = vars(self)["dtype"]
+        dtype, shape = (
+            STRING if declared_dtype is str or declared_dtype is bytes else to_dtype(declared_dtype),
+            tuple(vars(self).get("shape", ())),
+        )
         if dtype not in _KINDS:
             names = ", ".join(map(dtype_name, _KINDS))
             raise ValueError(
@@ -110,14 +113,14 @@ class FixedLen(_Checked):
         """
         if self.default is None:
             return None
-        given, size = np.asarray(self.default, STRING if self.dtype == STRING else None), math.prod(self.shape)
-        if given.size != size:
-            raise ValueError(f"default {self.default!r} has {given.size} values, but shape {self.shape} {size}")
+        default_array, size = np.asarray(self.default, STRING if self.dtype == STRING else None), math.prod(self.shape)
+        if default_array.size != size:
+            raise ValueError(f"default {self.default!r} has {default_array.size} values, but shape {self.shape} {size}")
         if self.dtype == STRING:
-            return np.asarray([_text_to_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
-        if not np.can_cast(given.dtype, self.dtype, "same_kind"):
+            return np.asarray([_text_to_bytes(value) for value in default_array.ravel()], STRING).reshape(self.shape)
+        if not np.can_cast(default_array.dtype, self.dtype, "same_kind"):
             raise ValueError(f"default {self.default!r} does not have the dtype {self.dtype}")
-        return given.astype(self.dtype).reshape(self.shape)
+        return default_array.astype(self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -330,12 +333,12 @@ def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any
     return [[] if row is None else row for row in rows]
 
 
-def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
+def _check_count(key: str, owner: str, count: int, shape: Sequence[int]) -> None:
     """Checks that a number of values fits a shape.
 
     Args:
         key: key of the feature, for errors.
-        what: what has the values, for errors.
+        owner: what has the values, for errors.
         count: the number of values.
         shape: the shape.
 
@@ -344,7 +347,7 @@ def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
     """
     if count != math.prod(shape):
         raise FeatureValueError(
-            f"{what} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?",
+            f"{owner} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?",
             feature=key,
         )
 

@@ -46,9 +46,11 @@ class SparseTensorValue(NamedTuple):
         array([ 7, -1,  8, -1])
         """
         shape = tuple(self.dense_shape.tolist())
-        outside = ((self.indices < 0) | (self.indices >= self.dense_shape)).any(axis=1)
-        if outside.any():
-            raise FeatureValueError(f"index {self.indices[outside.argmax()].tolist()} is outside of the shape {shape}")
+        is_outside = ((self.indices < 0) | (self.indices >= self.dense_shape)).any(axis=1)
+        if is_outside.any():
+            raise FeatureValueError(
+                f"index {self.indices[is_outside.argmax()].tolist()} is outside of the shape {shape}"
+            )
         places = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
         distinct, counts = np.unique(places, return_counts=True)
         if len(distinct) < len(places):
@@ -97,9 +99,9 @@ class BackupHandler(ItemHandler):
     backup: ItemHandler
 
     def __post_init__(self) -> None:
-        for name, given in (("handler", self.handler), ("backup", self.backup)):
-            if not isinstance(given, ItemHandler):
-                raise ValueError(f"{name} must be an ItemHandler, got {given!r}")
+        for name, handler in (("handler", self.handler), ("backup", self.backup)):
+            if not isinstance(handler, ItemHandler):
+                raise ValueError(f"{name} must be an ItemHandler, got {handler!r}")
         super().__init__([*self.handler.keys, *self.backup.keys])
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
@@ -224,10 +226,10 @@ class SparseTensor(ItemHandler):
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns a SparseTensorValue; an array if `densify`."""
-        given, values = keys_to_tensors[self.keys[0]], flat(keys_to_tensors[self.keys[1]])
-        indices, shape = flat(given).astype(np.int64)[:, None], list(np.shape(given))
-        if isinstance(given, RaggedArray):
-            [lengths] = given.row_lengths
+        index_values, values = keys_to_tensors[self.keys[0]], flat(keys_to_tensors[self.keys[1]])
+        indices, shape = flat(index_values).astype(np.int64)[:, None], list(np.shape(index_values))
+        if isinstance(index_values, RaggedArray):
+            [lengths] = index_values.row_lengths
             indices = np.concatenate([np.repeat(np.arange(len(lengths)), lengths)[:, None], indices], axis=1)
             shape = [len(lengths), int(lengths.max(initial=0))]
         if self.shape_key:
@@ -327,9 +329,9 @@ def dense(value: Any, default_value: Any) -> Any:
     if not isinstance(value, RaggedArray):
         return value
     [lengths] = value.row_lengths
-    inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    out = _full_array(inside.shape, value.flat_values.dtype, default_value)
-    out[inside] = value.flat_values
+    is_inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    out = _full_array(is_inside.shape, value.flat_values.dtype, default_value)
+    out[is_inside] = value.flat_values
     return out
 
 
@@ -436,11 +438,13 @@ class BoundingBoxSequence(_Coordinates):
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns an array of shape (time, longest step, coordinates), or the SparseTensorValue of it."""
         sides = [keys_to_tensors[key] for key in self.keys]
-        whole = self._joined([np.asarray(dense(side, self._default_value)) for side in sides])
+        joined_array = self._joined([np.asarray(dense(side, self._default_value)) for side in sides])
         if self._return_dense:
-            return whole
-        given = np.stack([_mark_given(side) for side in sides], axis=-1)
-        return SparseTensorValue(np.argwhere(given), whole[given], np.array(whole.shape, np.int64))
+            return joined_array
+        is_present = np.stack([_mark_given(side) for side in sides], axis=-1)
+        return SparseTensorValue(
+            np.argwhere(is_present), joined_array[is_present], np.array(joined_array.shape, np.int64)
+        )
 
 
 class KeypointsSequence(BoundingBoxSequence):
@@ -469,9 +473,9 @@ class NumBoxesSequence(ItemHandler):
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[np.int64]:
         """Returns the numbers of boxes."""
-        first, *others = self.keys
+        first, *other_keys = self.keys
         counts = _count_items(first, keys_to_tensors[first])
-        for key in others if self._check_consistency else ():
+        for key in other_keys if self._check_consistency else ():
             other = _count_items(key, keys_to_tensors[key])
             if not np.array_equal(counts, other):
                 raise FeatureValueError(

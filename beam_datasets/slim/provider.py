@@ -323,9 +323,9 @@ class _Readers:
                 records = self._records[number] = self._reader.records(path, location[1], location[2])
             entry = next(records, None)
             if entry is not None:
-                where, data = entry
-                self._places[number] = location[0], where.number + 1, where.stop
-                return path, where, data
+                position, data = entry
+                self._places[number] = location[0], position.number + 1, position.stop
+                return path, position, data
             self._places[number] = self._records[number] = None
 
     def close(self) -> None:
@@ -419,7 +419,7 @@ class DatasetDataProvider:
             InputError: the record cannot be decoded; the message names it.
             CorruptRecordError: the record is damaged; the provider does not advance.
         """
-        asked = self._items if items is None else items
+        requested_items = self._items if items is None else items
         if items is not None:
             check_items(items, self._items)
         record = self._next()
@@ -428,10 +428,10 @@ class DatasetDataProvider:
         path, location, data = record
         record_key = self._items[-1]
         try:
-            values = iter(self._dataset.decoder.decode(data, [item for item in asked if item != record_key]))
+            values = iter(self._dataset.decoder.decode(data, [item for item in requested_items if item != record_key]))
         except BeamDatasetsError as error:
             raise InputError(f"{path}, byte {location.start} (record {location.number}): {error}") from error
-        return [f"{path}:{location.number}" if item == record_key else next(values) for item in asked]
+        return [f"{path}:{location.number}" if item == record_key else next(values) for item in requested_items]
 
     def __iter__(self) -> Self:
         return self
@@ -485,8 +485,8 @@ class DatasetDataProvider:
     def _checkpoint(self) -> PassCheckpoint:
         """Returns the last known place of the readers before all records that are yet to be provided."""
         first = self._shuffle(self._epoch).first_source(self._position)
-        known = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
-        return [checkpoint for checkpoint in known if checkpoint["position"] <= first][-1]
+        checkpoints = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
+        return [checkpoint for checkpoint in checkpoints if checkpoint["position"] <= first][-1]
 
     def get_state(self) -> dict[str, Any]:
         """Returns the provider's place in the order, as a dict that JSON can hold."""
@@ -504,12 +504,12 @@ class DatasetDataProvider:
         """
         fields = dict(state) if isinstance(state, Mapping) else {}
         readers = fields.pop("readers", None)
-        saved = ReadState.from_dict(fields or state)
-        saved.check(self._fingerprint(), num_examples=ENDLESS)
-        first = self._shuffle(saved.epoch).first_source(saved.position)
+        saved_state = ReadState.from_dict(fields or state)
+        saved_state.check(self._fingerprint(), num_examples=ENDLESS)
+        first = self._shuffle(saved_state.epoch).first_source(saved_state.position)
         _check_checkpoint(readers, first, len(self._files), self._first)
         self.close()
-        self._go(saved.epoch, saved.position, copy.deepcopy(readers))
+        self._go(saved_state.epoch, saved_state.position, copy.deepcopy(readers))
 
     def _fingerprint(self) -> dict[str, str]:
         """Returns the facts that determine the order; the names of the files as a hash."""

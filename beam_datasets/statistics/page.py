@@ -66,13 +66,16 @@ def content(
         example_url: returns the URL of an example of a slice, for the extremes.
         images: name of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
-    paths = list(dict.fromkeys(path for part in slices.values() for path in part["features"]))
+    paths = list(dict.fromkeys(path for slice_statistics in slices.values() for path in slice_statistics["features"]))
     legend = (
-        f'<span class="s{index % _COLOURS}">\u25a0</span> {escape(name)}: {part["examples"]:,} '
-        f"example{'' if part['examples'] == 1 else 's'}"
-        for index, (name, part) in enumerate(slices.items())
+        f'<span class="s{index % _COLOURS}">\u25a0</span> {escape(name)}: {slice_statistics["examples"]:,} '
+        f"example{'' if slice_statistics['examples'] == 1 else 's'}"
+        for index, (name, slice_statistics) in enumerate(slices.items())
     )
-    features = {path: {name: part["features"].get(path) for name, part in slices.items()} for path in paths}
+    features = {
+        path: {name: slice_statistics["features"].get(path) for name, slice_statistics in slices.items()}
+        for path in paths
+    }
     sections = (
         _feature(number, path, features[path], example_url, (images or {}).get(path, ()))
         for number, path in enumerate(paths)
@@ -87,15 +90,17 @@ def _overview(features: Mapping[str, Mapping[str, Any]]) -> str:
     heads = ["type", "missing", "distinct", *(["drift"] if several else []), "notes"]
     lines = []
     for number, (path, parts) in enumerate(features.items()):
-        known = [part for part in parts.values() if part is not None]
-        lost = max((part["missing"] / (part["missing"] + part["values"] or 1) for part in known), default=0)
-        distinct = max(known, key=lambda part: part["distinct"])
+        feature_statistics = [part for part in parts.values() if part is not None]
+        missing_share = max(
+            (part["missing"] / (part["missing"] + part["values"] or 1) for part in feature_statistics), default=0
+        )
+        distinct = max(feature_statistics, key=lambda part: part["distinct"])
         gap, _ = _drift(parts)
         notes = f'<td class="long">{marks}</td>' if (marks := _marks(parts)) else "<td></td>"
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
             f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_format_types(parts))}</td>'
-            f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
+            f'<td class="number">{f"{missing_share:.1%}" if missing_share else "0"}</td>'
             f'<td class="number">{distinct_text(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
     numbers = ("missing", "distinct", "drift")
@@ -151,16 +156,16 @@ def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
 def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     """Returns the marks of a feature: missing, constant, identifier, or different between slices."""
     marks = []
-    for name, part in feature_parts.items():
-        if part is None:
+    for name, feature in feature_parts.items():
+        if feature is None:
             marks.append(f"not in {name}")
-        elif part["distinct_exact"] and _num_kinds(part) == 1 and part["values"] > 1:
-            marks.append(f"{'only NaN' if part.get('nan') == part['values'] else 'constant'} in {name}")
-        elif part.get("items", {}).get("max") == 0:
+        elif feature["distinct_exact"] and _num_kinds(feature) == 1 and feature["values"] > 1:
+            marks.append(f"{'only NaN' if feature.get('nan') == feature['values'] else 'constant'} in {name}")
+        elif feature.get("items", {}).get("max") == 0:
             marks.append(f"always empty in {name}")
-        if part is not None and part["missing"]:
-            marks.append(f"{part['missing']:,} missing in {name}")
-    parts = [part for part in feature_parts.values() if part is not None]
+        if feature is not None and feature["missing"]:
+            marks.append(f"{feature['missing']:,} missing in {name}")
+    parts = [feature for feature in feature_parts.values() if feature is not None]
     if parts and all(map(is_identifier, parts)):
         marks.append("identifier")
     if _drift(feature_parts)[1]:
@@ -216,7 +221,7 @@ def _spread(feature: dict[str, Any], name: str, example_url: Callable[[str, int]
 
     quantiles = {"5%": "0.05", "25%": "0.25", "median": "0.5", "75%": "0.75", "95%": "0.95"}
     middle = {text: number_text(feature["quantiles"][share]) for text, share in quantiles.items()}
-    moments = {what: number_text(feature[what]) for what in ("mean", "std")}
+    moments = {moment: number_text(feature[moment]) for moment in ("mean", "std")}
     return {"min": extreme("min"), **middle, "max": extreme("max"), **moments}
 
 
@@ -323,16 +328,19 @@ def _drift(parts: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bo
         for other in spreads[1:]:
             _, (first, second) = _align_histograms([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
-    known = [part for part in parts.values() if part is not None]
-    counted = [_shares_of_values(part) for part in known if part["values"]]
-    for shares in counted[1:] if all(counted) else ():
-        names = sorted({*counted[0], *shares})
-        gaps.append(_gap([counted[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
-    counts, totals = [part["values"] for part in known], [part["values"] + part["missing"] for part in known]
-    missing = [part["missing"] / (total or 1) for part, total in zip(known, totals)]
-    lost = max((abs(share - missing[0]) for share in missing), default=0)
-    differs = max(gaps, default=0) > _noise(counts) or lost > _noise(totals)
-    return max([*gaps, lost] if lost else gaps, default=None), differs
+    feature_statistics = [part for part in parts.values() if part is not None]
+    value_shares = [_shares_of_values(part) for part in feature_statistics if part["values"]]
+    for shares in value_shares[1:] if all(value_shares) else ():
+        names = sorted({*value_shares[0], *shares})
+        gaps.append(_gap([value_shares[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
+    counts, totals = (
+        [part["values"] for part in feature_statistics],
+        [part["values"] + part["missing"] for part in feature_statistics],
+    )
+    missing = [part["missing"] / (total or 1) for part, total in zip(feature_statistics, totals)]
+    missing_gap = max((abs(share - missing[0]) for share in missing), default=0)
+    differs = max(gaps, default=0) > _noise(counts) or missing_gap > _noise(totals)
+    return max([*gaps, missing_gap] if missing_gap else gaps, default=None), differs
 
 
 def _noise(counts: Sequence[int]) -> float:
@@ -340,13 +348,17 @@ def _noise(counts: Sequence[int]) -> float:
     return _NOISE * sqrt(sum(1 / max(count, 1) for count in sorted(counts)[:2]))
 
 
-def _shares_of_values(part: dict[str, Any]) -> dict[Any, float]:
+def _shares_of_values(feature: dict[str, Any]) -> dict[Any, float]:
     """Returns the share of each label, or of each text where all are listed; empty for others."""
-    if "labels" in part:
-        return {number: count / part["values"] for number, _, count in part["labels"]}
-    if not {"bytes", "top"} <= part.keys() or not part["distinct_exact"] or part["distinct"] > len(part["top"]):
+    if "labels" in feature:
+        return {number: count / feature["values"] for number, _, count in feature["labels"]}
+    if (
+        not {"bytes", "top"} <= feature.keys()
+        or not feature["distinct_exact"]
+        or feature["distinct"] > len(feature["top"])
+    ):
         return {}
-    return {value: count / part["values"] for value, count in part["top"]}
+    return {value: count / feature["values"] for value, count in feature["top"]}
 
 
 def _gap(first: Sequence[float], second: Sequence[float]) -> float:
@@ -361,16 +373,16 @@ def _align_histograms(histograms: Sequence[dict[str, Any]]) -> tuple[list[Any], 
         histograms: dicts with `edges`, `counts`, `below` and `above`; see `sketches.histogram`.
     """
     low, high = min(h["edges"][0] for h in histograms), max(_last_number(h["edges"]) for h in histograms)
-    edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in histograms))
+    edges = bar_edges(low, high, are_integers=all(_is_whole(h["edges"]) for h in histograms))
     return edges, [_shares(histogram, edges) for histogram in histograms]
 
 
-def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str) -> str:
+def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], quantity: str) -> str:
     """Returns histograms over a common axis, as SVG with a text for each bar and one for those who do not see it.
 
     Args:
         spreads: number of the colour -> (name of the slice, statistics of the numbers; see `report._spread`).
-        what: meaning of the numbers, such as "values" or "height", for a screen reader.
+        quantity: meaning of the numbers, such as "values" or "height", for a screen reader.
     """
     histograms = [spread["histogram"] for _, spread in spreads.values()]
     edges, heights = histograms[0]["edges"], [histograms[0]["counts"]]
@@ -379,25 +391,29 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     highest = max(map(max, heights), default=0) or 1
     bars, notes = [], []
     for (colour, (name, spread)), values in zip(spreads.items(), heights):
-        counted = "{:,}" if len(histograms) == 1 else f"{{:.2%}} of {name}"
+        count_format = "{:,}" if len(histograms) == 1 else f"{{:.2%}} of {name}"
         bars += [
             f'<rect class="s{colour % _COLOURS}{" many" * (len(histograms) > 1)}" x="{number}" y="{100 - height:.4g}" '
             f'width=".97" height="{height:.4g}"><title>{escape(_bar_range(edges, number))}: '
-            f"{escape(counted.format(value))}</title></rect>"
+            f"{escape(count_format.format(value))}</title></rect>"
             for number, value in enumerate(values)
             if (height := 100 * value / highest)
         ]
-        outside = [f"{spread['histogram'][side]:,} {side}" for side in ("below", "above") if spread["histogram"][side]]
-        notes += [f"{name}: {', '.join(outside)}"] if outside and len(histograms) > 1 else outside
-    most = f"at most {highest:,} in a bar" if len(histograms) == 1 else f"at most {highest:.1%} of a slice in a bar"
+        outside_notes = [
+            f"{spread['histogram'][side]:,} {side}" for side in ("below", "above") if spread["histogram"][side]
+        ]
+        notes += [f"{name}: {', '.join(outside_notes)}"] if outside_notes and len(histograms) > 1 else outside_notes
+    highest_note = (
+        f"at most {highest:,} in a bar" if len(histograms) == 1 else f"at most {highest:.1%} of a slice in a bar"
+    )
     if len(histograms) == 2:
         notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
     first, last = number_text(max(edges[0], low)), number_text(min(_last_number(edges), high))
-    note = escape(", ".join([most, *notes]))
+    note = escape(", ".join([highest_note, *notes]))
     return (
         f'<svg class="plot" viewBox="0 0 {max(len(edges) - 1, 1)} 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(what)}: {first} to {last}, {note}">{"".join(bars)}</svg>'
+        f'aria-label="{escape(quantity)}: {first} to {last}, {note}">{"".join(bars)}</svg>'
         f'<p class="axis"><span>{first}</span><span>{note}</span><span>{last}</span></p>'
     )
 
@@ -461,8 +477,10 @@ def bars_table(
         f'<td></td><th scope="col" class="number">{escape(name)}</th><th scope="col" class="number">share</th>'
         for name, _, _ in slices
     )
-    rest = [sum(count or 0 for count in row) for _, row in rows[_MAX_ROWS:]]
-    note = f'<p class="note">and {len(rest):,} more, {sum(rest):,} in all</p>' if rest else ""
+    hidden_counts = [sum(count or 0 for count in row) for _, row in rows[_MAX_ROWS:]]
+    note = (
+        f'<p class="note">and {len(hidden_counts):,} more, {sum(hidden_counts):,} in all</p>' if hidden_counts else ""
+    )
     return (
         f'<div class="wide high" tabindex="0" role="group" aria-label="{caption}"><table class="bars sortable">'
         f'<caption>{caption}</caption><thead><tr><th scope="col">{"label" if caption == "labels" else "value"}</th>'

@@ -245,8 +245,8 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
     """
     counts: dict[int, int] = summary.labels or {}
     names = feature.label_names if isinstance(feature, ClassLabel) else None
-    known = range(feature.num_classes or 0)
-    numbers = sorted({*counts, *known})
+    class_numbers = range(feature.num_classes or 0)
+    numbers = sorted({*counts, *class_numbers})
     labels = [[n, names[n] if names and 0 <= n < len(names) else None, counts.get(n, 0)] for n in numbers]
     return {"labels": labels, "distinct": len(counts), "distinct_exact": True}
 

@@ -140,17 +140,17 @@ class DistinctValues:
         """Returns no values; `shown` has this dtype."""
         return cls(np.zeros(0, dtype), np.zeros(0, dtype))
 
-    def add(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
+    def add(self, hashes: Codes, counts: NDArray[np.int64], texts: NDArray[Any]) -> None:
         """Adds distinct values.
 
         Args:
             hashes: hash of each value, all distinct.
             counts: count of each value.
-            shown: display form of each value.
+            texts: display form of each value.
         """
         for row in range(ROWS):
             np.add.at(self.table[row], _counter_indices(hashes, row), counts)
-        self._keep(hashes, counts, shown)
+        self._keep(hashes, counts, texts)
 
     def sample(self, occurrences: Codes, pick: Callable[[NDArray[np.intp]], tuple[Codes, NDArray[Any]]]) -> None:
         """Adds occurrences of values to the sample.
@@ -164,8 +164,8 @@ class DistinctValues:
         if len(indices) > SAMPLE:
             indices = indices[np.argpartition(occurrences[indices], SAMPLE - 1)[:SAMPLE]]
         if len(indices):
-            hashes, shown = pick(indices)
-            self._keep_sampled(np.stack([occurrences[indices], hashes]), shown)
+            hashes, texts = pick(indices)
+            self._keep_sampled(np.stack([occurrences[indices], hashes]), texts)
 
     def merge(self, other: DistinctValues) -> None:
         """Merges `other` into this in place."""
@@ -174,32 +174,32 @@ class DistinctValues:
         self._keep(other.hashes, other.counts, other.shown)
         self._keep_sampled(other.sampled, other.sampled_shown)
 
-    def _keep(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
+    def _keep(self, hashes: Codes, counts: NDArray[np.int64], texts: NDArray[Any]) -> None:
         """Adds the counts of values, and keeps the `MAX_VALUES` values with the smallest hashes."""
         # A dropped value always has MAX_VALUES smaller hashes before it, so counts of kept values are complete.
         if not self.complete and len(self.hashes) == MAX_VALUES:
             indices = np.flatnonzero(hashes <= self.hashes[-1])
-            hashes, counts, shown = hashes[indices], counts[indices], shown[indices]
+            hashes, counts, texts = hashes[indices], counts[indices], texts[indices]
         both = np.concatenate([self.hashes, hashes])
-        unique, first, which = np.unique(both, return_index=True, return_inverse=True)
+        unique, first, inverse = np.unique(both, return_index=True, return_inverse=True)
         sums = np.zeros(len(unique), np.int64)
-        np.add.at(sums, which, np.concatenate([self.counts, counts]))
+        np.add.at(sums, inverse, np.concatenate([self.counts, counts]))
         self.complete = self.complete and len(unique) <= MAX_VALUES
-        kept = first[:MAX_VALUES]
+        first_indices = first[:MAX_VALUES]
         self.hashes, self.counts = unique[:MAX_VALUES], sums[:MAX_VALUES]
-        self.shown = np.concatenate([self.shown, shown])[kept]
+        self.shown = np.concatenate([self.shown, texts])[first_indices]
 
-    def _keep_sampled(self, sampled: NDArray[np.uint64], shown: NDArray[Any]) -> None:
+    def _keep_sampled(self, sampled: NDArray[np.uint64], texts: NDArray[Any]) -> None:
         """Adds occurrences to the sample, and keeps the `SAMPLE` of them with the smallest hashes.
 
         Args:
             sampled: hashes of the occurrences, and hashes of their values; see `DistinctValues`.
-            shown: display form of each value.
+            texts: display form of each value.
         """
         both = np.concatenate([self.sampled, sampled], axis=1)
-        kept = np.argsort(both[0], kind="stable")[:SAMPLE]
-        self.sampled = both[:, kept]
-        self.sampled_shown = np.concatenate([self.sampled_shown, shown])[kept]
+        first_indices = np.argsort(both[0], kind="stable")[:SAMPLE]
+        self.sampled = both[:, first_indices]
+        self.sampled_shown = np.concatenate([self.sampled_shown, texts])[first_indices]
 
     # ----------------------------------------------------------------------------------------------------- what follows
 
@@ -217,17 +217,17 @@ class DistinctValues:
             total: number of occurrences of all values.
         """
         if self.complete:
-            shown, hashes, counts = self.shown, self.hashes, self.counts
+            texts, hashes, counts = self.shown, self.hashes, self.counts
         else:
             hashes, first = np.unique(self.sampled[1], return_index=True)
-            shown = self.sampled_shown[first]
+            texts = self.sampled_shown[first]
             counts = np.stack([self.table[row][_counter_indices(hashes, row)] for row in range(ROWS)]).min(axis=0)
             frequent = counts >= max(MIN_SHARE * total, 2)
-            shown, hashes, counts = shown[frequent], hashes[frequent], counts[frequent]
+            texts, hashes, counts = texts[frequent], hashes[frequent], counts[frequent]
         order = np.lexsort((hashes, -counts))
-        if shown.dtype.kind != "O":
-            order = np.lexsort((shown, -counts))
-        return [(shown[i], int(counts[i])) for i in order[:number].tolist()]
+        if texts.dtype.kind != "O":
+            order = np.lexsort((texts, -counts))
+        return [(texts[i], int(counts[i])) for i in order[:number].tolist()]
 
 
 def _counter_indices(hashes: Codes, row: int) -> NDArray[Any]:
@@ -308,10 +308,10 @@ class Spread:
         common = max(shift, self.shift)
         both = np.concatenate([self.bins >> np.uint64(common - self.shift), bins >> np.uint64(common - shift)])
         merged_bins, sums = _sum_by_code(both, np.concatenate([self.counts, counts]))
-        more = _bits_too_many(merged_bins)
-        if more:
-            merged_bins, sums = _sum_by_code(merged_bins >> np.uint64(more), sums)
-        self.shift, self.bins, self.counts = common + more, merged_bins, sums
+        num_bits = _bits_too_many(merged_bins)
+        if num_bits:
+            merged_bins, sums = _sum_by_code(merged_bins >> np.uint64(num_bits), sums)
+        self.shift, self.bins, self.counts = common + num_bits, merged_bins, sums
 
     # ----------------------------------------------------------------------------------------------------- what follows
 
@@ -365,10 +365,10 @@ def exact_sums(values: NDArray[Any]) -> tuple[int, int]:
         return _integer_sums(values)
     mantissas, exponents = np.frexp(values)
     groups, shifts = np.divmod(exponents, 10)  # numbers of up to ten exponents are summed together
-    whole = np.ldexp(mantissas, 53 + shifts).astype(np.int64)  # each number is whole * 2**(10 * group - 53)
+    integers = np.ldexp(mantissas, 53 + shifts).astype(np.int64)  # each number is whole * 2**(10 * group - 53)
     total, squares = 0, 0
     for group in np.unique(groups).tolist():
-        part_total, part_squares = _integer_sums(whole[groups == group])
+        part_total, part_squares = _integer_sums(integers[groups == group])
         total += part_total << 10 * group - 53 + UNIT
         squares += part_squares << 2 * (10 * group - 53 + UNIT)
     return total, squares
@@ -427,22 +427,24 @@ def histogram(spread: Spread) -> dict[str, Any]:
     Bars are half-open; the last one of floats is closed. Edges of integers are integers. The numbers of a bin that
     spans several bars are divided among them, so counts are exact only where bins are single numbers.
     """
-    whole = spread.kind != "f"
+    are_integers = spread.kind != "f"
     lows, highs = (bounds.tolist() for bounds in spread.bounds())
     totals: list[int] = [0, *accumulate(spread.counts.tolist())]
-    edges = bar_edges(*_range(spread), whole=whole)
+    edges = bar_edges(*_range(spread), are_integers=are_integers)
 
     def below(edge: Any) -> int:
         """Returns the count of numbers below an edge; a bin that the edge divides is interpolated."""
         index = bisect_left(highs, edge)
         if index == len(lows) or lows[index] >= edge:
             return totals[index]
-        share: float = (edge - lows[index]) / (highs[index] - lows[index] + whole)  # of the bin that the edge is in
+        share: float = (edge - lows[index]) / (
+            highs[index] - lows[index] + are_integers
+        )  # of the bin that the edge is in
         return totals[index] + round((totals[index + 1] - totals[index]) * share)
 
     first, last = (
         totals[bisect_left(highs, edges[0])],
-        totals[(bisect_left if whole else bisect_right)(lows, edges[-1])],
+        totals[(bisect_left if are_integers else bisect_right)(lows, edges[-1])],
     )
     cumulated = [first, *map(below, edges[1:-1]), last]
     counts = [stop - start for start, stop in pairwise(cumulated)]
@@ -460,18 +462,19 @@ def _range(spread: Spread) -> tuple[Any, Any]:
     return (first, last) if first < last and high / 2 - low / 2 > _WIDE * (last / 2 - first / 2) else (low, high)
 
 
-def bar_edges(first: Any, last: Any, *, whole: bool) -> list[Any]:
+def bar_edges(first: Any, last: Any, *, are_integers: bool) -> list[Any]:
     """Returns the n + 1 edges of n bars of equal width for the numbers from `first` to `last`, both included.
 
     Args:
         first: the smallest number.
         last: the largest number.
-        whole: whether the numbers are integers; then the edges are, too, and the last edge is greater than `last`.
+        are_integers: whether the numbers are integers; then the edges are, too, and the last edge is greater than
+            `last`.
 
-    >>> bar_edges(0, 3, whole=True), bar_edges(1.5, 1.5, whole=False)
+    >>> bar_edges(0, 3, are_integers=True), bar_edges(1.5, 1.5, are_integers=False)
     ([0, 1, 2, 3, 4], [1.5, 1.5])
     """
-    if whole:
+    if are_integers:
         width = -(-(last - first + 1) // BARS)
         return [first + width * bar for bar in range(-(-(last - first + 1) // width) + 1)]
     if first == last:

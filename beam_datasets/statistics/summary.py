@@ -318,22 +318,24 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
         labels, counts = np.unique(column.values, return_counts=True)
         summary.labels.update(dict(zip(labels.tolist(), counts.tolist())))  # type: ignore[union-attr]
         return
-    where, of_values = occurrences(present, column.counts), np.repeat(present, column.counts)
+    position_hashes, of_values = occurrences(present, column.counts), np.repeat(present, column.counts)
     if leaf.kind == NUMBER:
-        _add_numbers(summary, widened(column.values), where, of_values)
+        _add_numbers(summary, widened(column.values), position_hashes, of_values)
     else:
-        _add_bytes(summary, column.values, where, leaf.kind, of_values)
+        _add_bytes(summary, column.values, position_hashes, leaf.kind, of_values)
         if file_kind := leaf.feature.file_kind:
             summary.counts["damaged"] += sum(find_damage(data, file_kind) is not None for data in column.values)
 
 
-def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:
+def _add_numbers(
+    summary: Summary, values: NDArray[Any], position_hashes: NDArray[np.uint64], records: NDArray[np.int64]
+) -> None:
     """Adds numbers to the spread and the distinct values of a summary; NaN and infinities are only counted.
 
     Args:
         summary: summary of the feature, which is changed.
         values: the numbers, of shape (n,).
-        where: hash of the position of each number, by which samples are chosen.
+        position_hashes: hash of the position of each number, by which samples are chosen.
         records: index in the slice of the example of each number.
     """
     if values.dtype.kind == "f":
@@ -346,25 +348,25 @@ def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint6
                     "-inf": int((values == -np.inf).sum()),
                 }
             )
-            values, where, records = values[finite], where[finite], records[finite]
+            values, position_hashes, records = values[finite], position_hashes[finite], records[finite]
     summary.counts["zeros"] += len(values) - int(np.count_nonzero(values))
     codes = codes_of(values)
     unique, counts = np.unique(codes, return_counts=True)
     summary.spreads["values"].add(values, records, (unique, counts))
-    kept: Any = summary.values
-    kept.add(mixed(unique), counts, unique)
-    kept.sample(where, lambda indices: (mixed(codes[indices]), codes[indices]))
+    distinct_values: Any = summary.values
+    distinct_values.add(mixed(unique), counts, unique)
+    distinct_values.sample(position_hashes, lambda indices: (mixed(codes[indices]), codes[indices]))
 
 
 def _add_bytes(
-    summary: Summary, values: list[bytes], where: NDArray[np.uint64], kind: str, records: NDArray[np.int64]
+    summary: Summary, values: list[bytes], position_hashes: NDArray[np.uint64], kind: str, records: NDArray[np.int64]
 ) -> None:
     """Adds texts or files to a summary: their lengths, distinct values and, for images, the sizes in pixels.
 
     Args:
         summary: summary of the feature, which is changed.
         values: the texts or files.
-        where: hash of the position of each value, by which samples are chosen.
+        position_hashes: hash of the position of each value, by which samples are chosen.
         kind: kind of the feature, such as `IMAGE`.
         records: index in the slice of the example of each value.
     """
@@ -373,15 +375,15 @@ def _add_bytes(
     summary.counts["empty"] += len(values) - int(np.count_nonzero(lengths))
     counter = Counter(values)
     unique, counts = list(counter), np.fromiter(counter.values(), np.int64, len(counter))
-    kept: Any = summary.values
-    kept.add(hashes_of(unique), counts, _truncate_texts(unique, kind))
+    distinct_values: Any = summary.values
+    distinct_values.add(hashes_of(unique), counts, _truncate_texts(unique, kind))
 
     def pick(indices: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Returns (hashes, display forms) of the values with the given indices."""
         picked = [values[i] for i in indices.tolist()]
         return hashes_of(picked), _truncate_texts(picked, kind)
 
-    kept.sample(where, pick)
+    distinct_values.sample(position_hashes, pick)
     if kind == IMAGE:
         sizes = [image_size(value) for value in values]
         summary.counts["unreadable"] += sizes.count(None)
@@ -408,9 +410,9 @@ def image_size(data: bytes) -> tuple[int, int, int] | None:
 
 def _truncate_texts(values: list[bytes], kind: str) -> NDArray[Any]:
     """Returns the texts, each cut after the bytes that are shown; b"" for files, which are only counted."""
-    shown = np.empty(len(values), STRING)
-    shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
-    return shown
+    texts = np.empty(len(values), STRING)
+    texts[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
+    return texts
 
 
 Gathered: TypeAlias = dict[int, list[Summary]]
@@ -532,24 +534,24 @@ def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str
         names: names of features, such as 'a' or 'b.c'.
         dataset: name of the dataset, for errors.
     """
-    wanted = [record_name(name.strip("/"), tree) for name in names]
-    for name in wanted:
+    wanted_names = [record_name(name.strip("/"), tree) for name in names]
+    for name in wanted_names:
         if not any(leaf.is_below(name) for leaf in leaves):
             paths = [join_steps(leaf.keys) for leaf in leaves]
             raise FeatureKeyError(
                 f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}."
                 f"{did_you_mean(name, paths)}"
             )
-    return [leaf for leaf in leaves if any(map(leaf.is_below, wanted))]
+    return [leaf for leaf in leaves if any(map(leaf.is_below, wanted_names))]
 
 
-def cut(whole: ShardRange, request: StatisticsRequest, range_bytes: int) -> Iterator[ShardRange]:
-    """Yields consecutive ranges of `whole`; see `reading.ranges.cut`."""
-    for part in ranges.cut(whole.run, request.pool, range_bytes):
-        yield ShardRange(whole.number, whole.first + part.skip - whole.run.skip, part)
+def cut(shard_range: ShardRange, request: StatisticsRequest, range_bytes: int) -> Iterator[ShardRange]:
+    """Yields consecutive ranges of `shard_range`; see `reading.ranges.cut`."""
+    for piece in ranges.cut(shard_range.run, request.pool, range_bytes):
+        yield ShardRange(shard_range.number, shard_range.first + piece.skip - shard_range.run.skip, piece)
 
 
-def gather(part: ShardRange, request: StatisticsRequest) -> Gathered:
+def gather(shard_range: ShardRange, request: StatisticsRequest) -> Gathered:
     """Returns the statistics of a range.
 
     Raises:
@@ -560,34 +562,37 @@ def gather(part: ShardRange, request: StatisticsRequest) -> Gathered:
     leaves = list(request.leaves)
     summaries = [empty(leaf) for leaf in leaves]
     columns = compile_columns(request.features, leaves)
-    first = part.first
+    first = shard_range.first
     blocks = ranges.map_blocks(
-        lambda records: (len(records), columns(records)), _blocks(part, request.pool), part.run, request.pool
+        lambda records: (len(records), columns(records)),
+        _blocks(shard_range, request.pool),
+        shard_range.run,
+        request.pool,
     )
     for count, block_columns in blocks:
         numbers = np.arange(first, first + count)
         for summary, leaf, column in zip(summaries, leaves, block_columns):
             add(summary, leaf, column, numbers)
         first += count
-    return {part.number: summaries}
+    return {shard_range.number: summaries}
 
 
 def merge(parts: Iterable[Gathered]) -> Gathered:
     """Merges all parts into the first one, in place, and returns it; nothing if there are none."""
     merged: Gathered = {}
-    for part in parts:
-        for number, summaries in part.items():
+    for gathered in parts:
+        for number, summaries in gathered.items():
             for mine, theirs in zip(merged.setdefault(number, summaries), summaries):
                 if mine is not theirs:
                     mine.merge(theirs)
     return merged
 
 
-def _blocks(part: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
+def _blocks(shard_range: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
     """Yields the records in blocks of at least `_BLOCK_RECORDS` records or `_BLOCK_BYTES` bytes, except the last."""
     block: list[bytes] = []
     size = 0
-    for records in ranges.read_blocks(part.run, pool):
+    for records in ranges.read_blocks(shard_range.run, pool):
         block += records
         size += sum(map(len, records))
         if len(block) >= _BLOCK_RECORDS or size >= _BLOCK_BYTES:

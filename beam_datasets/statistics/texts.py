@@ -46,10 +46,10 @@ def notebook_tables(name_and_version: str, digest: str, slices: Mapping[str, Any
     tables = [
         table(
             header,
-            [[path, *_cells(feature)] for path, feature in part["features"].items()],
-            f"{name}: {part['examples']:,} examples",
+            [[path, *_cells(feature)] for path, feature in slice_statistics["features"].items()],
+            f"{name}: {slice_statistics['examples']:,} examples",
         )
-        for name, part in slices.items()
+        for name, slice_statistics in slices.items()
     ]
     return paragraph(f"{name_and_version}, digest {digest[:16]}") + "".join(tables)
 

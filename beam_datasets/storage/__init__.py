@@ -239,9 +239,9 @@ def freed(paths_: Iterable[PathLike]) -> int:
     Raises:
         FileNotFoundError: there is nothing at one of them.
     """
-    given = [paths.normalize(path) for path in paths_]
-    remote = sum(usage(path).num_bytes for path in given if paths.is_remote(path))
-    return remote + local.freed(path for path in given if not paths.is_remote(path))
+    normalized_paths = [paths.normalize(path) for path in paths_]
+    remote = sum(usage(path).num_bytes for path in normalized_paths if paths.is_remote(path))
+    return remote + local.freed(path for path in normalized_paths if not paths.is_remote(path))
 
 
 def is_link(path: PathLike) -> bool:
@@ -315,7 +315,9 @@ def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None
     Raises:
         StorageError: a path is not local, or the two are on different disks.
     """
-    local.move_files(_check_local(source, what := "local files can be moved"), _check_local(target, what), names)
+    local.move_files(
+        _check_local(source, condition := "local files can be moved"), _check_local(target, condition), names
+    )
 
 
 def link(source: PathLike, target: PathLike) -> None:
@@ -353,14 +355,14 @@ def memory_map(path: PathLike) -> Buffer:
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
 
 
-def _check_local(path: PathLike, what: str) -> str:
-    """Returns the normalized path of a local file; `what` completes the error message.
+def _check_local(path: PathLike, condition: str) -> str:
+    """Returns the normalized path of a local file; `condition` completes the error message.
 
     Raises:
         StorageError: the path is not local.
     """
     if paths.is_remote(path):
-        raise StorageError(f"only {what}", path=os.fspath(path))
+        raise StorageError(f"only {condition}", path=os.fspath(path))
     return paths.normalize(path)
 
 

@@ -222,10 +222,10 @@ def take_requests() -> Requests:
     """Returns the requests and bytes of this process since the last call, and the processor time that it has used."""
     global _taken_seconds
     with _lock:
-        before, _taken_seconds = _taken_seconds, time.process_time()
-        taken = Requests(*_counted)._replace(core_seconds=_taken_seconds - before)
+        seconds_before, _taken_seconds = _taken_seconds, time.process_time()
+        requests = Requests(*_counted)._replace(core_seconds=_taken_seconds - seconds_before)
         _counted[:] = 0, 0, 0, 0
-    return taken
+    return requests
 
 
 def count_read(num_bytes: int, number: int = 1) -> None:

@@ -116,18 +116,20 @@ class CachedReader(Reader):
 
     def _read_some(self, ranges: list[Range]) -> Iterator[Buffer]:
         """Yields the ranges from cached pieces; fetches all missing pieces together before the first range."""
-        held: list[tuple[int, memoryview]] = []  # where each buffer begins in the file
+        buffers: list[tuple[int, memoryview]] = []  # where each buffer begins in the file
         missing: list[int] = []
         for number in sorted({number for span in ranges for number in _pieces_of(*span)}):
             start, stop = self._span(number)
             if (data := self._cache.get(self._key, number, stop - start)) is not None:
-                held.append((start, data))
+                buffers.append((start, data))
             else:
                 missing.append(number)
-        held += [(start, memoryview(buffer)) for start, buffer, _ in self._get(missing)]
-        held.sort(key=lambda part: part[0])
+        buffers += [(start, memoryview(buffer)) for start, buffer, _ in self._get(missing)]
+        buffers.sort(key=lambda buffer_range: buffer_range[0])
         for start, stop in ranges:
-            parts = [data[max(start - at, 0) : stop - at] for at, data in held if at < stop and start < at + len(data)]
+            parts = [
+                data[max(start - at, 0) : stop - at] for at, data in buffers if at < stop and start < at + len(data)
+            ]
             yield parts[0] if len(parts) == 1 else b"".join(parts)
 
     def fetch(self, numbers: Sequence[int]) -> bool:
@@ -242,24 +244,24 @@ class PieceCache:
         """
         parts, view, num_bytes = [], memoryview(data), 0
         for first in range(0, len(view), PIECE_BYTES):
-            part = view[first : first + PIECE_BYTES]
-            num_bytes += len(part) + _CRC_BYTES
+            piece_data = view[first : first + PIECE_BYTES]
+            num_bytes += len(piece_data) + _CRC_BYTES
             if num_bytes > self.num_bytes:
                 break
-            parts.append((self.path(key, number + first // PIECE_BYTES), part))
+            parts.append((self.path(key, number + first // PIECE_BYTES), piece_data))
         if not parts:
             return False
         folder = os.path.dirname(parts[0][0])
-        written = {os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex): piece for piece in parts}
+        temporary_files = {os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex): piece for piece in parts}
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)  # what is read with credentials is not for everyone
             os.makedirs(folder, exist_ok=True)
-            for unfinished, (path, part) in written.items():
+            for unfinished, (path, piece_data) in temporary_files.items():
                 with open(unfinished, "xb") as file:
-                    file.writelines([part, _crcs(path, part)])
+                    file.writelines([piece_data, _crcs(path, piece_data)])
             with storage.locked(os.path.join(self.directory, "lock")):
-                new = {name: piece for name, piece in written.items() if not os.path.exists(piece[0])}
-                self._make_space(sum(len(part) + _CRC_BYTES for _, part in new.values()))
+                new = {name: piece for name, piece in temporary_files.items() if not os.path.exists(piece[0])}
+                self._make_space(sum(len(piece_data) + _CRC_BYTES for _, piece_data in new.values()))
                 for unfinished, (path, _) in new.items():
                     os.rename(unfinished, path)
             return len(parts) * PIECE_BYTES >= len(view)
@@ -267,7 +269,7 @@ class PieceCache:
             _warn(self.directory, error.strerror or str(error))
             return False
         finally:
-            for unfinished in written:
+            for unfinished in temporary_files:
                 with contextlib.suppress(OSError):
                     os.unlink(unfinished)
 
@@ -284,10 +286,10 @@ class PieceCache:
         except (FileNotFoundError, ValueError):
             total = self.num_bytes
         if total + num_bytes > self.num_bytes:
-            kept = sorted(self._pieces())
-            total = sum(size for _, _, size in kept)
+            pieces = sorted(self._pieces())
+            total = sum(size for _, _, size in pieces)
             if total + num_bytes > self.num_bytes:
-                for _, path, size in kept:
+                for _, path, size in pieces:
                     if total + num_bytes <= self.num_bytes * _KEPT_SHARE:
                         break
                     with contextlib.suppress(FileNotFoundError):

@@ -98,8 +98,8 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
 
         yield fsspec.core.url_to_fs(url(path), **options.values)
     except ImportError as error:
-        needed = "another package for fsspec" if error.name != "fsspec" else install_command("remote")
-        raise MissingDependencyError(f"{path} needs {needed}: {error}") from error
+        requirement = "another package for fsspec" if error.name != "fsspec" else install_command("remote")
+        raise MissingDependencyError(f"{path} needs {requirement}: {error}") from error
     except FileNotFoundError as error:
         raise PathNotFoundError("the file or directory does not exist", path=path) from (None if options else error)
     except (OSError, NotImplementedError, ValueError, TypeError) as error:

@@ -167,11 +167,11 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
     views = [memoryview(buffer).cast("B") for buffer in buffers]
     for i in range(0, len(views), _MAX_BUFFERS):
         batch = views[i : i + _MAX_BUFFERS]
-        done = os.writev(descriptor, batch)
+        num_written = os.writev(descriptor, batch)
         for view in batch:  # what is left, because a disk gets full or a signal comes
-            rest, done = view[done:], max(0, done - len(view))
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            remaining, num_written = view[num_written:], max(0, num_written - len(view))
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
 
 
 @functools.cache
@@ -364,9 +364,9 @@ def rename_dir(source: str, target: str) -> None:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise _as_storage_error(target, FileExistsError(errno.EEXIST, "")) from error
         raise _as_storage_error(f"{source} to {target}", error) from error
-    parent, *above = map(str, PurePath(target).parents)
+    parent, *ancestors = map(str, PurePath(target).parents)
     _sync_one(parent)
-    for folder in above:  # some may be new; those of others may be closed to this user
+    for folder in ancestors:  # some may be new; those of others may be closed to this user
         with contextlib.suppress(StorageError):
             _sync_one(folder)
 

@@ -92,10 +92,10 @@ class ObjectReader(Reader):
             Raises:
                 StorageError: a range is longer than the data that the store returned.
             """
-            got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
-            data = [memoryview(b"" if start == stop else next(got)) for start, stop in ranges]
-            for (start, stop), part in zip(ranges, data):
-                check_range(self.path, start, stop, start + len(part))
+            buffers = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
+            data = [memoryview(b"" if start == stop else next(buffers)) for start, stop in ranges]
+            for (start, stop), buffer in zip(ranges, data):
+                check_range(self.path, start, stop, start + len(buffer))
             return [*data]
 
         data = _read_again(self.path, read)
@@ -348,20 +348,20 @@ def client(root: str, options: StoreOptions) -> Any:
         if options:
             raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
-    given = dict(options.values)
+    settings = dict(options.values)
     with _naming_object(root, options), _checking_options(root, options):
-        _check_names(given)
-        client: Any = dict(given.pop("client_options", None) or {})
+        _check_names(settings)
+        client: Any = dict(settings.pop("client_options", None) or {})
         if kind in ("http", "https"):
             client = {"allow_http": kind == "http", **client}
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
-            return HTTPStore.from_url(root, client_options=client, **given)
+            return HTTPStore.from_url(root, client_options=client, **settings)
         if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
-            given.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
-        if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
+            settings.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
+        if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *settings.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url
-        return connect(root, **given, **({"client_options": client} if client else {}))
+        return connect(root, **settings, **({"client_options": client} if client else {}))
 
 
 def _is_unencrypted(address: object) -> bool:
@@ -497,8 +497,8 @@ def _translate_error(path: str, error: Exception, options: StoreOptions) -> Stor
             path=path,
         )
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
-        whose = "in storage_options" if options else "in the environment"
-        return PathPermissionError(f"{reason}. Do the credentials {whose} allow it?", path=path)
+        origin = "in storage_options" if options else "in the environment"
+        return PathPermissionError(f"{reason}. Do the credentials {origin} allow it?", path=path)
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(f"{path}: {reason}")
 

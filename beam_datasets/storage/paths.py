@@ -76,8 +76,8 @@ def normalize(path: PathLike) -> str:
     if text[0] == os.sep == "/" and not ("//" in text or "/." in text or text[-1] == "/"):
         return text
     if is_remote(text):
-        head, rest = text.split("://", 1)
-        return f"{head.lower()}://{rest.rstrip('/')}"
+        head, location = text.split("://", 1)
+        return f"{head.lower()}://{location.rstrip('/')}"
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
@@ -130,8 +130,8 @@ def split_remote(path: str) -> tuple[str, str]:
     >>> split_remote("s3://bucket/mnist/1.0.0")
     ('s3://bucket', 'mnist/1.0.0')
     """
-    head, rest = path.split("://", 1)
-    root, _, key = rest.partition("/")
+    head, location = path.split("://", 1)
+    root, _, key = location.partition("/")
     return f"{head}://{root}", key.strip("/")
 
 
@@ -154,20 +154,22 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
     return register(normal, StoreOptions(options))
 
 
-def with_options_if_remote(path: PathLike, options: Mapping[str, Any] | None, *, beside: PathLike | None = None) -> str:
+def with_options_if_remote(
+    path: PathLike, options: Mapping[str, Any] | None, *, other_path: PathLike | None = None
+) -> str:
     """Returns the path, normal; a URL in the store that the options lead to, unless it names one by a number.
 
     Args:
         path: a URL, or a local path, for which options are ignored.
-        options: see `with_options`; None for those of `beside`, if that is in the same bucket.
-        beside: another path.
+        options: see `with_options`; None for those of `other_path`, if that is in the same bucket.
+        other_path: another path.
     """
     normal = normalize(path)
     if not is_remote(normal) or url(normal) != normal:
         return normal
     root, key = split_remote(normal)
-    if options is None and beside is not None and is_remote(beside):
-        other, _ = split_remote(normalize(beside))
+    if options is None and other_path is not None and is_remote(other_path):
+        other, _ = split_remote(normalize(other_path))
         return join(other, key) if url(other) == root else normal
     return with_options(normal, options)
 
@@ -234,7 +236,7 @@ def register(path: str, options: StoreOptions) -> str:
         plain = url(path)
         match = _ROOT.fullmatch(plain)
         assert match is not None
-        bucket, rest = match[1], match[3] or ""
+        bucket, key = match[1], match[3] or ""
         number, root = 1, bucket
         while _options_of_root(root) not in (None, options):
             number += 1
@@ -242,7 +244,7 @@ def register(path: str, options: StoreOptions) -> str:
         if root not in _registered:
             _registered[root] = options
             _share_options()
-        return root + rest
+        return root + key
 
 
 def options_of(path: str) -> StoreOptions:
@@ -288,12 +290,12 @@ def _options_of_root(root: str) -> StoreOptions | None:
     """Returns the options of a root, of this process or the one that started it."""
     if root not in _registered and OPTIONS_VARIABLE in os.environ and not (_file and _file[0] == os.getpid()):
         with contextlib.suppress(FileNotFoundError), open(os.environ[OPTIONS_VARIABLE], encoding="utf-8") as file:
-            shared = json.load(file)
-            if root in shared and shared[root] is None:
+            shared_options = json.load(file)
+            if root in shared_options and shared_options[root] is None:
                 raise StorageError(
                     f"{root}: expected storage_options that other processes can be given, got values that are not JSON."
                 )
-            for name, values in shared.items():
+            for name, values in shared_options.items():
                 if values is not None:
                     _registered.setdefault(name, StoreOptions(values))
     return _registered.get(root)
@@ -306,8 +308,10 @@ def _share_options() -> None:
     after a kill.
     """
     global _file
-    shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
-    content = json.dumps(shared).encode()
+    shared_options = {
+        root: options.values if _is_json(options.values) else None for root, options in _registered.items()
+    }
+    content = json.dumps(shared_options).encode()
     if sys.platform == "linux" and os.path.isdir("/proc/self/fd"):
         _share_in_memory(content)
         return

@@ -67,15 +67,15 @@ class _FakeManager(DownloadManager):
         del competition_or_dataset
         return self.download_dir
 
-    def _found(self, method: str, asked: Any) -> Any:
+    def _found(self, method: str, requested: Any) -> Any:
         """Returns the recorded result of a method, with paths in the directory; the directory if none is recorded.
 
         Args:
             method: name of the method.
-            asked: the URLs or paths that it was called with, in any structure.
+            requested: the URLs or paths that it was called with, in any structure.
         """
         if self._settings.check and method != "extract":
-            self._mapped(self._check_recorded, asked)
+            self._mapped(self._check_recorded, requested)
         result = self._settings.results.get(method)
         return self.download_dir if result is None else self._mapped(self.download_dir.joinpath, result)
 
@@ -186,11 +186,11 @@ class DatasetBuilderTestCase(unittest.TestCase):
         splits = builder.info.splits
         counts = {name: split.num_examples for name, split in splits.items()}
         self.assertEqual(counts, dict(self.SPLITS), "examples of each split")
-        seen: dict[Any, str] = {}
+        names_by_example: dict[Any, str] = {}
         for name in splits:
             for example in builder.as_dataset(name):
                 if name not in self.OVERLAPPING_SPLITS:
-                    other = seen.setdefault(_comparable(example), name)
+                    other = names_by_example.setdefault(_comparable(example), name)
                     self.assertEqual(other, name, f"{name} has an example of {other}; OVERLAPPING_SPLITS allows it")
 
 

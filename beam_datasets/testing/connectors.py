@@ -32,14 +32,14 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
         ValueError: `values` is empty.
     """
     connector = to_feature(feature)
-    given, decoded = list(values), []
-    if not given:
+    examples, decoded = list(values), []
+    if not examples:
         raise ValueError("values: expected at least one, got none")
-    for value in given:
+    for value in examples:
         decoded.append(_round_trip(connector, value))
         _check_declared(decoded[-1], connector.decoded(), repr(connector))
     items = [index for index, value in enumerate(decoded) if _is_complete(value)]
-    _check_items(connector, [given[index] for index in items], [decoded[index] for index in items])
+    _check_items(connector, [examples[index] for index in items], [decoded[index] for index in items])
     return decoded
 
 
@@ -99,15 +99,15 @@ def _item(items: Any, index: int) -> Any:
     return {name: _item(column, index) for name, column in items.items()} if isinstance(items, dict) else items[index]
 
 
-def _check_declared(value: Any, feature: Any, what: str, *lengths: int) -> None:
+def _check_declared(value: Any, feature: Any, label: str, *lengths: int) -> None:
     """Checks that a value, or an array of such values, has the structure, the shapes and the dtypes of features."""
     if isinstance(feature, F.FeaturesDict):
         names = sorted(value) if isinstance(value, dict) else type(value).__name__
         assert names == sorted(feature), (
-            f"{what}: expected a dict of {sorted(feature)}, as declared, got {names!r:.200}"
+            f"{label}: expected a dict of {sorted(feature)}, as declared, got {names!r:.200}"
         )
         for name, child in feature.items():
-            _check_declared(value[name], child, f"{what}, {name!r}", *lengths)
+            _check_declared(value[name], child, f"{label}, {name!r}", *lengths)
     elif lengths and isinstance(value, list):
         return  # items whose shapes may differ: each is compared with the value alone
     elif not isinstance(feature, F.Sequence) and not (value is None and feature.is_optional):
@@ -115,6 +115,6 @@ def _check_declared(value: Any, feature: Any, what: str, *lengths: int) -> None:
         is_bytes = all(isinstance(item, bytes) for item in array.ravel().tolist())
         fits = is_bytes if feature.dtype == STRING else array.dtype == feature.dtype
         assert fits and shape_fits(array.shape, shape), (  # noqa: PT018  # one message for both
-            f"{what}: expected {'bytes' if feature.dtype == STRING else feature.dtype} of shape {shape}, as "
+            f"{label}: expected {'bytes' if feature.dtype == STRING else feature.dtype} of shape {shape}, as "
             f"declared, got {array.dtype} of shape {array.shape}: {value!r:.200}"
         )

@@ -142,9 +142,9 @@ class _Mocked:
             expression: expression of a slice.
             options: other arguments of `as_dataset`, by name.
         """
-        asked = _Asked(info.splits, self.num_examples)
-        AbstractSplit.from_spec(expression).to_absolute(asked)
-        name = asked.names[0] if asked.names else "train"
+        recorder = _Asked(info.splits, self.num_examples)
+        AbstractSplit.from_spec(expression).to_absolute(recorder)
+        name = recorder.names[0] if recorder.names else "train"
         key = (builder.dataset_dir, (name,))
         if key not in self._readers:
             self._readers[key] = self._generated(info, name)
@@ -235,8 +235,8 @@ class _Mocked:
         if dtype.kind == "b":
             return random.integers(2, size=shape).astype(np.bool_)
         if dtype.kind in "iu":
-            most = min(self.max_value, int(np.iinfo(dtype).max))
-            return random.integers(most, size=shape, endpoint=True).astype(dtype)
+            maximum = min(self.max_value, int(np.iinfo(dtype).max))
+            return random.integers(maximum, size=shape, endpoint=True).astype(dtype)
         return random.random(shape, np.float32).astype(np.float16).astype(dtype)  # every dtype of floats holds these
 
 

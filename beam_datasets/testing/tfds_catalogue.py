@@ -68,8 +68,8 @@ class _Renaming(ast.NodeTransformer):
             return node
         nodes = []
         for alias in node.names:
-            whole = f"{node.module}.{alias.name}"
-            parent = _rename_module(whole).rpartition(".")[0]
+            full_name = f"{node.module}.{alias.name}"
+            parent = _rename_module(full_name).rpartition(".")[0]
             nodes.append(ast.copy_location(ast.ImportFrom(parent, [alias], 0), node))
         return nodes
 

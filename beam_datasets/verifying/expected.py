@@ -316,10 +316,10 @@ class Expected:
             num_shards: number of shards of the split.
         """
         usual = FilenameTemplate(dataset, split)
-        known = self.info.splits.get(split) if self.info is not None else None
-        if known is None or known.filename_template is None:
+        split_info = self.info.splits.get(split) if self.info is not None else None
+        if split_info is None or split_info.filename_template is None:
             return usual
-        recorded = FilenameTemplate(dataset, split, template=known.filename_template.template)
+        recorded = FilenameTemplate(dataset, split, template=split_info.filename_template.template)
         return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else recorded
 
     def _splits_by_name(self) -> Iterator[ExpectedSplit]:
@@ -332,10 +332,10 @@ class Expected:
     def _find_unexpected(self) -> None:
         """Adds a finding for each file that looks like a shard, an index or an unfinished file and is not expected."""
         shards = set(self.filenames)
-        others = [name for name in self._listed(shards) if name.removesuffix(INDEX_SUFFIX) not in shards]
-        forms = {_form(name) for name in shards} if others else set()
+        unexpected_names = [name for name in self._listed(shards) if name.removesuffix(INDEX_SUFFIX) not in shards]
+        forms = {_form(name) for name in shards} if unexpected_names else set()
         other_formats = self.info.alternative_file_formats if self.info is not None else ()
-        for name in others:
+        for name in unexpected_names:
             shard = storage.basename(name).removesuffix(INDEX_SUFFIX)
             if storage.is_temporary(shard):
                 self._find(name, "leftover", "an unfinished file, left by a run that was killed")
@@ -470,8 +470,8 @@ class Finding:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
         """Parses what `to_json` returns."""
-        lost = None if value["lost"] is None else Lost.from_text(value["lost"])
-        return cls(value["file"], value["offset"], value["record"], value["kind"], value["message"], lost)
+        lost_examples = None if value["lost"] is None else Lost.from_text(value["lost"])
+        return cls(value["file"], value["offset"], value["record"], value["kind"], value["message"], lost_examples)
 
 
 @dataclass(frozen=True)
@@ -504,10 +504,10 @@ class Report:
     @property
     def lost(self) -> tuple[Lost, ...]:
         """All lost examples, as ranges that neither overlap nor touch."""
-        lost = [finding.lost for finding in self.findings if finding.lost is not None]
-        order = list(dict.fromkeys(one.split for one in lost))
+        lost_ranges = [finding.lost for finding in self.findings if finding.lost is not None]
+        order = list(dict.fromkeys(one.split for one in lost_ranges))
         united: list[Lost] = []
-        for one in sorted(lost, key=lambda one: (order.index(one.split), one.start)):
+        for one in sorted(lost_ranges, key=lambda one: (order.index(one.split), one.start)):
             if united and united[-1].split == one.split and one.start <= united[-1].stop:
                 one = Lost(one.split, united[-1].start, max(one.stop, united.pop().stop))
             united.append(one)
@@ -527,7 +527,7 @@ class Report:
             "shards": self.num_shards,
             "records": self.num_records,
             "bytes": self.num_bytes,
-            "lost": [str(lost) for lost in self.lost],
+            "lost": [str(lost_range) for lost_range in self.lost],
             "examples_lost": self.num_lost,
             "findings": [finding.to_json() for finding in self.findings],
             "not_known": list(self.not_known),

@@ -263,8 +263,8 @@ class _Shard:
         if kind == "value" and not self._is_published:
             kind = "decoding"
         stop = None if damage.count is None else damage.record + damage.count
-        lost = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
-        return Finding(self._name, damage.offset, damage.record, kind, message, lost)
+        lost_examples = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
+        return Finding(self._name, damage.offset, damage.record, kind, message, lost_examples)
 
     def _of_other_content(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
@@ -359,19 +359,19 @@ def _of_key_order(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator
         for record in index.descents:
             if start + record + 1 not in split.new_starts:
                 yield Finding(name, None, record + 1, "keys", "its key is not above that of the record before it")
-    for (before, lower, _), (name, upper, start) in pairwise(keyed):
-        problem = _order_problem(lower.last_key, upper.first_key, before)
+    for (previous_name, lower, _), (name, upper, start) in pairwise(keyed):
+        problem = _order_problem(lower.last_key, upper.first_key, previous_name)
         if problem and start not in split.new_starts:
             yield Finding(name, None, 0, "keys", problem)
 
 
-def _order_problem(last: bytes | None, first: bytes | None, before: str) -> str | None:
-    """Returns the problem of the first key of an index after the index `before`."""
+def _order_problem(last: bytes | None, first: bytes | None, previous_name: str) -> str | None:
+    """Returns the problem of the first key of an index after the index `previous_name`."""
     if last is None or first is None or last < first:
         return None  # damaged keys have a finding of their own
     if last == first:
-        return f"its first key is the last one of {before}, {first.hex()}: two examples have the same key"
+        return f"its first key is the last one of {previous_name}, {first.hex()}: two examples have the same key"
     return (
-        f"its first key is {first.hex()}, but the keys of {before} end with {last.hex()}; "
+        f"its first key is {first.hex()}, but the keys of {previous_name} end with {last.hex()}; "
         "keys must ascend through all shards of a split"
     )

@@ -370,10 +370,10 @@ class _Walk:
                 return  # this record was added before
             is_full = len(self.damages) >= _MAX_DAMAGES
             if is_full or (kind != "value" and last.record + last.count == record):
-                joined = None if count is None else record + count - last.record
-                more = " (from here on all damaged records are reported as one range)" if is_full else ""
-                problem = last.problem.removesuffix(more) + more
-                self.damages[-1] = replace(last, count=joined, problem=problem)
+                num_records = None if count is None else record + count - last.record
+                range_note = " (from here on all damaged records are reported as one range)" if is_full else ""
+                problem = last.problem.removesuffix(range_note) + range_note
+                self.damages[-1] = replace(last, count=num_records, problem=problem)
                 return
         self.damages.append(Damage(offset, record, count, kind, problem, self._key_of(record)))
 

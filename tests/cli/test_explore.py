@@ -420,7 +420,7 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
     published = bd.builder(NAME, data_dir=data)
     waiting = [app.PendingStatistics(published, f"train[{n}:]") for n in range(1, 9)]
     deadline = time.monotonic() + 60
-    while sum(summary.wait(0.01, again=True) for summary in waiting) < len(waiting):
+    while sum(summary.wait(0.01, may_retry=True) for summary in waiting) < len(waiting):
         assert time.monotonic() < deadline
     assert max(most) == 2
     assert [summary.found["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]

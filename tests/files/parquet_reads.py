@@ -45,7 +45,7 @@ class Read:
         values_at = partial(distinct, find(str(path)))
         self.fields = {name: with_labels(field, name, values_at) for name, field in self.fields.items()}
         dropped = frozenset(name for name, spec in specs.items() if spec == "drop")
-        read = partial(rows, wanted={*self.fields}, fields=self.fields, given=frozenset(specs))
+        read = partial(rows, column_names={*self.fields}, fields=self.fields, typed_paths=frozenset(specs))
         for piece in pieces:
             for row in RowReader(read, self.fields, dropped)(piece):
                 if isinstance(row, Bad):

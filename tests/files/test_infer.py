@@ -187,10 +187,10 @@ def test_text_to_value(spec):
 
 
 def test_lost_names_are_errors():
-    convert = row_converter({"a": parse_field("int64")}, dropped={"c"})
+    convert = row_converter({"a": parse_field("int64")}, dropped_paths={"c"})
     assert convert({"a": 1, "c": 2}) == {"a": 1}
     inner = Field("object", fields={"x": parse_field("int64")})
-    convert_inner = row_converter({"o": inner, "l": Field("list", item=inner)}, dropped={"o/y", "l/y"})
+    convert_inner = row_converter({"o": inner, "l": Field("list", item=inner)}, dropped_paths={"o/y", "l/y"})
     with pytest.raises(ValueError, match="'z': the rows .* add --feature l/z=drop$"):
         convert_inner({"o": {"x": 1, "y": 2}, "l": [{"x": 3, "y": 4, "z": 5}]})
     with pytest.raises(ValueError, match=r"'b': the rows that the schema was taken from"):

@@ -25,7 +25,7 @@ def read(path, key=None):
     return [
         row
         for piece in pieces
-        for row in read_piece(piece, RowReader(partial(rows, wanted={*fields}), fields, key=key), False)
+        for row in read_piece(piece, RowReader(partial(rows, column_names={*fields}), fields, key=key), False)
     ]
 
 

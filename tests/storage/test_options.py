@@ -84,7 +84,7 @@ def test_options_where_there_are_several_places(bucket):
         ("gs://another/x", None, two, "gs://another/x"),
         ("/x", OPTIONS, two, "/x"),
     ]:
-        assert storage.with_options_if_remote(path, given, beside=beside) == expected
+        assert storage.with_options_if_remote(path, given, other_path=beside) == expected
 
 
 def test_processes_that_are_started_read_them_from_a_private_file(bucket):

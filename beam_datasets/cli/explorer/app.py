@@ -88,10 +88,12 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         opens = request.path == "/" and request.headers.get("Sec-Fetch-Mode") == "navigate"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not opens:
             return "Requests of other sites are refused. Type or paste the address into the browser.", 403
-        given, cookie = request.args.get("token"), f"{COOKIE}{host.port or 80}"
-        if token and not hmac.compare_digest((given or request.cookies.get(cookie, "")).encode(), token.encode()):
+        token_argument, cookie = request.args.get("token"), f"{COOKIE}{host.port or 80}"
+        if token and not hmac.compare_digest(
+            (token_argument or request.cookies.get(cookie, "")).encode(), token.encode()
+        ):
             return "Open the address that the command printed: it has the token.", 403
-        if token and given:
+        if token and token_argument:
             answer = web.redirect(web.url_for("index", name=argument("name") or None))
             answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
             return answer
@@ -151,15 +153,17 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             ValueError: both slices are the same.
         """
         both = ("", "2") if argument("name2") else ("",)
-        opened = [(catalogue.open(argument(f"name{which}")), argument(f"slice{which}")) for which in both]
-        chosen = [(published, expression or pages.default_slice(published)) for published, expression in opened]
-        several = len({published for published, _ in chosen}) > 1
-        at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in chosen}
-        if len(at) < len(chosen):
-            raise ValueError(f"Compare with: expected another slice or version than {chosen[0][1]!r}, got the same.")
+        requested = [(catalogue.open(argument(f"name{which}")), argument(f"slice{which}")) for which in both]
+        selections = [(published, expression or pages.default_slice(published)) for published, expression in requested]
+        several = len({published for published, _ in selections}) > 1
+        at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in selections}
+        if len(at) < len(selections):
+            raise ValueError(
+                f"Compare with: expected another slice or version than {selections[0][1]!r}, got the same."
+            )
         summaries, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
         polls = "X-Poll" in web.request.headers  # asks whether all is there; then the page is loaded, or its error
-        waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in summaries.values()]
+        waited = [summary.wait(end - time.monotonic(), may_retry=not polls) for summary in summaries.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
             """Returns the URL of an endpoint for an example.
@@ -177,16 +181,16 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         body = ""
         if all(waited) and not polls:
             slices = {label: summary.found for label, summary in summaries.items()}
-            images = pages.sample_images(*chosen[0], partial(url, chosen[0], "file"))
+            images = pages.sample_images(*selections[0], partial(url, selections[0], "file"))
             body = content(slices, lambda label, index: url(at[label], "example", index), images)
         return show(
             "statistics",
             {
-                "chosen": [(published.info.display_name, part) for published, part in chosen],
+                "chosen": [(published.info.display_name, part) for published, part in selections],
                 "progress": {} if all(waited) else summaries,
-                "changes": compare_features(*(p.info.features for p, _ in chosen)).changes if several else (),
+                "changes": compare_features(*(p.info.features for p, _ in selections)).changes if several else (),
                 "content": pages.escaped(body),
-                "code": [catalogue.load_code(*one, number=number) for number, one in enumerate(chosen, 1)],
+                "code": [catalogue.load_code(*one, number=number) for number, one in enumerate(selections, 1)],
                 "index": catalogue.index()["datasets"],
             },
         )
@@ -223,14 +227,16 @@ class PendingStatistics:
         self._lock, self._ended, self._error = threading.Lock(), threading.Event(), ""
         self._ended.set()
         self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
-        saved = read_saved(prepare(directory))
-        self.found: dict[str, Any] | None = None if saved is None else saved.slices.get(expression)
+        saved_statistics = read_saved(prepare(directory))
+        self.found: dict[str, Any] | None = (
+            None if saved_statistics is None else saved_statistics.slices.get(expression)
+        )
 
-    def wait(self, seconds: float, *, again: bool) -> bool:
+    def wait(self, seconds: float, *, may_retry: bool) -> bool:
         """Waits for the statistics, for some seconds, and returns whether they are there.
 
         Raises:
-            BeamDatasetsError: they cannot be computed; if `again`, the next call tries again.
+            BeamDatasetsError: they cannot be computed; if `may_retry`, the next call tries again.
         """
         self.asked = time.monotonic()
         with self._lock:
@@ -240,7 +246,7 @@ class PendingStatistics:
                 threading.Thread(target=self._run, daemon=True).start()
         self._ended.wait(seconds)
         if error := self._error:
-            self._error = "" if again else error
+            self._error = "" if may_retry else error
             raise BeamDatasetsError(error)
         return self.found is not None
 
@@ -261,11 +267,11 @@ class PendingStatistics:
             TimeoutError: no page has asked for them for PATIENCE seconds.
         """
         for run in request.runs():
-            for part in cut(run, request, RANGE_BYTES):
+            for piece in cut(run, request, RANGE_BYTES):
                 if time.monotonic() - self.asked > PATIENCE:
                     raise TimeoutError(f"it was stopped after {PATIENCE:g} s in which no page asked for it; ask again")
-                yield gather(part, request)
-                self.done += part.run.take
+                yield gather(piece, request)
+                self.done += piece.run.take
 
 
 summary_of = lru_cache(MAX_KEPT)(PendingStatistics)
@@ -307,7 +313,7 @@ def run(args: Sequence[str]) -> int:
     with server:
         host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
         threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
-        query = urlencode({what: value for what, value in (("name", first), ("token", token)) if value}, safe=":/")
+        query = urlencode({name: value for name, value in (("name", first), ("token", token)) if value}, safe=":/")
         say(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)")
         server.serve_forever()
     return 0
@@ -326,10 +332,10 @@ def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, s
         return Catalogue(root), ""
     if data_dir is None and storage.is_dir(dataset) and not catalog.is_published(dataset):
         root = catalog.root_dir(dataset, storage_options)
-        above, name = storage.dirname(root), storage.basename(root)
-        if catalog.list_datasets(root) or not catalog.list_versions(name, data_dir=above):
+        parent, name = storage.dirname(root), storage.basename(root)
+        if catalog.list_datasets(root) or not catalog.list_versions(name, data_dir=parent):
             return Catalogue(root), ""
-        dataset, root = name, above
+        dataset, root = name, parent
     if dataset.isidentifier() and (versions := catalog.list_published(dataset, root)):
         return Catalogue(root, dataset), versions[-1]
     published = open_published(dataset, data_dir, storage_options)

@@ -98,8 +98,11 @@ class Catalogue:
         """
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
-        if rows is not None and (shown := _slice_parts(parts, rows)):
-            parts, expression = shown, "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in shown)
+        if rows is not None and (visible_parts := _slice_parts(parts, rows)):
+            parts, expression = (
+                visible_parts,
+                "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in visible_parts),
+            )
         split = next((part.splitname for part in parts), "selection")
         target = f"{published.name}_part{number if number > 1 else ''}"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
@@ -179,10 +182,10 @@ def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
     sources = []
     for source in lineage.datasets:
         inner = source.source and Lineage.from_json(source.source, path=f"the lineage of {source.full_name}")
-        known = False
+        is_known = False
         with contextlib.suppress(BeamDatasetsError, ValueError):
-            known = bool(source.version and catalogue.open(source.full_name))
-        node = {"name": source.full_name, "digest": source.digest, "known": known}
+            is_known = bool(source.version and catalogue.open(source.full_name))
+        node = {"name": source.full_name, "digest": source.digest, "known": is_known}
         sources.append(node | {"lineage": inner and _describe_lineage(inner, catalogue)})
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
 
@@ -251,17 +254,17 @@ def rows_page(
     }
 
 
-def _example_row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = False) -> dict[str, Any]:
+def _example_row(dataset: Any, index: int, features: Any, width: int, *, is_complete: bool = False) -> dict[str, Any]:
     """Returns the values of an example, or the error of one that cannot be read.
 
-    A value is a text, `whole` or cut, or the images or sounds that it is.
+    A value is a text, `is_complete` or cut, or the images or sounds that it is.
 
     Args:
         dataset: the slice.
         index: index of the example in the slice.
         features: features of the dataset.
         width: approximate maximum number of characters of a value.
-        whole: whether to add the value's whole text; see `_value_to_text`.
+        is_complete: whether to add the value's whole text; see `_value_to_text`.
 
     Returns:
         {'index': index, 'cells': a dict for each value, 'error': text}; the error is '' if there is none.
@@ -281,7 +284,7 @@ def _example_row(dataset: Any, index: int, features: Any, width: int, *, whole: 
                     "sound": isinstance(leaf, SOUNDS),
                 }
             )
-            cells[-1] |= _value_to_text(value, leaf) if whole and media is None else {}
+            cells[-1] |= _value_to_text(value, leaf) if is_complete and media is None else {}
         return {"index": index, "cells": cells, "error": ""}
     except BeamDatasetsError as error:
         return {"index": index, "cells": [], "error": str(error)}
@@ -302,7 +305,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
         "name": published.info.display_name,
         "slice": expression,
         "total": len(dataset),
-        **_example_row(dataset, index, published.info.features, 1000, whole=True),
+        **_example_row(dataset, index, published.info.features, 1000, is_complete=True),
         "code": catalogue.load_code(published, expression, rows=range(index, index + 1)),
     }
 

@@ -142,13 +142,13 @@ def _search(
     while start < len(records) and len(matches) < count:
         began = time.monotonic()
         try:
-            chosen = places(records[start : start + block])
+            matching = places(records[start : start + block])
         except (CorruptRecordError, ExampleError, FeatureError):
-            chosen = [0]  # the page shows its error
+            matching = [0]  # the page shows its error
             if block > 1:  # look at each by itself until that one
                 block = 1
                 continue
-        matches += [start + offset for offset in chosen]
+        matches += [start + offset for offset in matching]
         start = min(start + block, len(records))
         yield matches[:count], matches[count - 1] + 1 if len(matches) > count else start
         took = time.monotonic() - began

@@ -91,8 +91,8 @@ class Share:
         """Checks the numbers; raises a TypeError or a ValueError."""
         if self.worker_count == 0:
             raise ValueError(f"worker_count must be at least 1, got 0{_ORDER}")
-        for name, least in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
-            number = integer(name, getattr(self, name), at_least=least, at_most=MAX_POSITION)
+        for name, minimum in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
+            number = integer(name, getattr(self, name), at_least=minimum, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
         if not 0 <= self.worker_index < self.worker_count:
             raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}{_ORDER}")
@@ -133,8 +133,8 @@ class Share:
 
     def stream_positions(self, numbers: Ints) -> Ints:
         """Maps the worker's items, given by their numbers 0, 1, 2, ... in the share, to their stream positions."""
-        rounds, within = np.divmod(numbers, self.block)
-        positions: Ints = self.start + (rounds * self.worker_count + self.worker_index) * self.block + within
+        rounds, indices_in_block = np.divmod(numbers, self.block)
+        positions: Ints = self.start + (rounds * self.worker_count + self.worker_index) * self.block + indices_in_block
         if self.end is not None:
             is_in_last = numbers >= self._num_in_blocks
             positions[is_in_last] = self._last_round.stream_positions(numbers[is_in_last] - self._num_in_blocks)
@@ -186,15 +186,15 @@ class Share:
         rounds, remainder = divmod(max(0, end - self.start), self.block * self.worker_count)
         return rounds * self.block + min(max(0, remainder - self.worker_index * self.block), self.block)
 
-    def stream_progress(self, taken: int, length: int | None = None) -> tuple[int, UnfinishedBlocks | None]:
-        """Returns the progress of all workers together, once each has taken `taken` items, or all that it has.
+    def stream_progress(self, num_taken: int, length: int | None = None) -> tuple[int, UnfinishedBlocks | None]:
+        """Returns the progress of all workers together, once each has taken `num_taken` items, or all that it has.
 
-        It is the same for all workers, also for one that has fewer than `taken`: the end of the stream is reached once
-        worker 0, which has the most, has taken its last item.
+        It is the same for all workers, also for one that has fewer than `num_taken`: the end of the stream is reached
+        once worker 0, which has the most, has taken its last item.
 
         Args:
-            taken: number of items.
-            length: number of positions of the stream; None if it does not end before `taken` items.
+            num_taken: number of items.
+            length: number of positions of the stream; None if it does not end before `num_taken` items.
 
         Returns:
             The position up to which the stream is taken, and the unfinished blocks that begin there, if any.
@@ -204,12 +204,12 @@ class Share:
         >>> Share(1, 4, block=2).stream_progress(3)
         (8, UnfinishedBlocks(worker_count=4, block=2, taken=1))
         """
-        if length is not None and taken >= replace(self, worker_index=0).count(length):
+        if length is not None and num_taken >= replace(self, worker_index=0).count(length):
             return max(self.start, length), None
-        if taken >= self._num_in_blocks:
-            return self._last_round.stream_progress(taken - self._num_in_blocks)
+        if num_taken >= self._num_in_blocks:
+            return self._last_round.stream_progress(num_taken - self._num_in_blocks)
         if self.worker_count == 1:
-            return self.start + taken, None
-        rounds, within = divmod(taken, self.block)
+            return self.start + num_taken, None
+        rounds, num_in_block = divmod(num_taken, self.block)
         position = self.start + rounds * self.block * self.worker_count
-        return position, UnfinishedBlocks(self.worker_count, self.block, within) if within else None
+        return position, UnfinishedBlocks(self.worker_count, self.block, num_in_block) if num_in_block else None

@@ -68,9 +68,9 @@ class InterleaveOrder:
         Args:
             positions: positions in [0, sum(lengths)), in any order.
         """
-        visits, within = self._find_visits(np.asarray(positions, dtype=np.int64))
+        visits, indices_in_visit = self._find_visits(np.asarray(positions, dtype=np.int64))
         files, firsts, _ = self._examples_of(visits)
-        return files, firsts + within
+        return files, firsts + indices_in_visit
 
     def visits(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields the visits that read the positions [start, stop), as arrays (files, first indices, counts).
@@ -116,20 +116,22 @@ class InterleaveOrder:
         if in_tail.all():
             return tail.visits(positions)
         read, short = self._shortfalls
-        visits, within = np.divmod(positions + short[np.searchsorted(read, positions, side="right")], self._block)
+        visits, indices_in_visit = np.divmod(
+            positions + short[np.searchsorted(read, positions, side="right")], self._block
+        )
         if in_tail.any():
-            visits[in_tail], within[in_tail] = tail.visits(positions[in_tail])
-        return visits, within
+            visits[in_tail], indices_in_visit[in_tail] = tail.visits(positions[in_tail])
+        return visits, indices_in_visit
 
     def _examples_of(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the examples that visits read, given the visits' numbers: (files, first indices, counts)."""
-        opened, end = self._schedule
+        first_visits, end = self._schedule
         in_tail = visits >= end
         if in_tail.all():
             return self._tail.examples_of(visits)
         keys, by_key = self._slots
         files = by_key[np.searchsorted(keys, visits % self._cycle * (end + 1) + visits, side="right") - 1]
-        firsts = (visits - opened[files]) // self._cycle * self._block
+        firsts = (visits - first_visits[files]) // self._cycle * self._block
         counts = np.minimum(self.lengths[files] - firsts, self._block)
         if in_tail.any():
             files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.examples_of(visits[in_tail])
@@ -183,10 +185,10 @@ class InterleaveOrder:
         """
         firsts, end = self._schedule
         lasts = firsts + self.lengths // self._block * self._cycle
-        ended = np.argsort(lasts)
-        ended = ended[: np.searchsorted(lasts[ended], end)]
-        short = np.cumsum(self._block - self.lengths[ended] % self._block)
-        return self._block * (lasts[ended] + 1) - short, np.concatenate([np.zeros(1, np.int64), short])
+        ended_files = np.argsort(lasts)
+        ended_files = ended_files[: np.searchsorted(lasts[ended_files], end)]
+        short = np.cumsum(self._block - self.lengths[ended_files] % self._block)
+        return self._block * (lasts[ended_files] + 1) - short, np.concatenate([np.zeros(1, np.int64), short])
 
     @functools.cached_property
     def _tail(self) -> _Tail:
@@ -238,7 +240,7 @@ class _Tail:
     def visits(self, positions: Ints) -> tuple[Ints, Ints]:
         """Returns the number of the visit that reads each position, and the index of the position in the visit."""
         stretches, rounds, in_round = self._find_rounds(positions - self.start)
-        nth, within = np.divmod(in_round, self.block)
+        nth, indices_in_visit = np.divmod(in_round, self.block)
         closing = rounds == self._closings[stretches]
         for stretch in np.unique(stretches[closing]).tolist():  # of the stretch's last round
             indices = np.flatnonzero(closing & (stretches == stretch))
@@ -247,9 +249,11 @@ class _Tail:
             )
             ends = np.cumsum(reads)
             nth[indices] = np.searchsorted(ends, in_round[indices], side="right")
-            within[indices] = in_round[indices] - (ends - reads)[nth[indices]]
+            indices_in_visit[indices] = in_round[indices] - (ends - reads)[nth[indices]]
         first, openings, counts = self._stretches
-        return self.first_visit + first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
+        return self.first_visit + first[stretches] + (rounds - openings[stretches]) * counts[
+            stretches
+        ] + nth, indices_in_visit
 
     def examples_of(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the examples that visits read, given the visits' numbers: (files, first indices, counts)."""

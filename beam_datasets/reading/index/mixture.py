@@ -75,17 +75,17 @@ class Pattern:
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         is_before = self._offsets(distinct)[rows] < offsets[:, None]
-        within = np.zeros((len(positions), len(self.quotas)), np.int64)
+        counts_in_block = np.zeros((len(positions), len(self.quotas)), np.int64)
         used = np.flatnonzero(self.quotas)
-        within[:, used] = np.add.reduceat(is_before, self._slots[0][used], axis=1, dtype=np.int64)
-        counts: Ints = blocks[:, None] * np.array(self.quotas) + within
+        counts_in_block[:, used] = np.add.reduceat(is_before, self._slots[0][used], axis=1, dtype=np.int64)
+        counts: Ints = blocks[:, None] * np.array(self.quotas) + counts_in_block
         return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
         """Returns two arrays: the number of the source of each position, and the position in that source."""
         parts = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
-        sources, within = zip(*parts) if parts else ((positions,), (positions,))
-        return np.concatenate(sources), np.concatenate(within)
+        sources, indices = zip(*parts) if parts else ((positions,), (positions,))
+        return np.concatenate(sources), np.concatenate(indices)
 
     def _at(self, positions: Ints) -> tuple[Ints, Ints]:
         """Implements `at` for at most `at_once` positions."""
@@ -107,10 +107,10 @@ class Pattern:
         """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
         if not self.quotas[source]:
             return ENDLESS
-        block, within = divmod(number, self.quotas[source])
+        block, index_in_block = divmod(number, self.quotas[source])
         if (block + 1) * self.block >= ENDLESS:
             return ENDLESS
-        slot = int(self._slots[0][source]) + within
+        slot = int(self._slots[0][source]) + index_in_block
         return block * self.block + int(self._offsets(np.array([block]))[0, slot])
 
 
@@ -166,17 +166,17 @@ class Schedule:
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
         """Returns the source of each position, and the position in that source."""
-        sources, within = np.empty_like(positions), np.empty_like(positions)
+        sources, indices = np.empty_like(positions), np.empty_like(positions)
         for number, mask in self._parts(positions):
             sources[mask], in_pattern = self.patterns[number].at(positions[mask] - self.starts[number])
-            within[mask] = self._counts_before[number][sources[mask]] + in_pattern
-        return sources, within
+            indices[mask] = self._counts_before[number][sources[mask]] + in_pattern
+        return sources, indices
 
     def position(self, source: int, number: int) -> int:
         """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
         stage = int(np.searchsorted(self._counts_before[1:, source], number, side="right"))
-        within = number - int(self._counts_before[stage, source])
-        return min(self.starts[stage] + self.patterns[stage].position(source, within), ENDLESS)
+        index_in_pattern = number - int(self._counts_before[stage, source])
+        return min(self.starts[stage] + self.patterns[stage].position(source, index_in_pattern), ENDLESS)
 
 
 def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
@@ -241,8 +241,10 @@ class Mixture(Operation):
         if length == ENDLESS:
             self.children = tuple(child if child.length == ENDLESS else Repeat(child, None) for child in children)
         elif stop == "all":
-            needed = pattern.before(np.array([length]))[0].tolist()
-            self.children = tuple(Repeat(child, -(-count // child.length)) for child, count in zip(children, needed))
+            num_needed = pattern.before(np.array([length]))[0].tolist()
+            self.children = tuple(
+                Repeat(child, -(-count // child.length)) for child, count in zip(children, num_needed)
+            )
         quotas = pattern.quotas
         mean = sum(quota * child.item_bytes for quota, child in zip(quotas, children)) / pattern.block
         super().__init__(length, mean, (text,))
@@ -275,9 +277,12 @@ class Mixture(Operation):
         max_spans = self.pattern.at_once
         for starts, counts in spans:
             for start in range(0, len(starts), max_spans):
-                part = starts[start : start + max_spans], counts[start : start + max_spans]
-                firsts, stops = self.pattern.before(part[0]), self.pattern.before(part[0] + part[1])
-                yield part, firsts, stops - firsts
+                spans_of_group = starts[start : start + max_spans], counts[start : start + max_spans]
+                firsts, stops = (
+                    self.pattern.before(spans_of_group[0]),
+                    self.pattern.before(spans_of_group[0] + spans_of_group[1]),
+                )
+                yield spans_of_group, firsts, stops - firsts
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
         """Yields the source of each position, given the results of `_divide_spans`."""
@@ -291,11 +296,11 @@ class Mixture(Operation):
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the sources' items at these positions."""
-        sources, within = self.pattern.at(positions)
+        sources, indices_in_source = self.pattern.at(positions)
         fetched: list[Any] = [None] * len(positions)
         for source in np.unique(sources).tolist():
             indices = np.flatnonzero(sources == source)
-            items = self._tag_items(source, iter(self.children[source].fetch(within[indices], epoch)))
+            items = self._tag_items(source, iter(self.children[source].fetch(indices_in_source[indices], epoch)))
             for index, item in zip(indices.tolist(), items):
                 fetched[index] = item
         return fetched

@@ -121,12 +121,12 @@ class RangeShuffle:
         numbers = np.asarray(positions, np.int64)
         out = np.empty(len(numbers), dtype=np.uint64)
         for start in range(0, len(numbers), _AT_ONCE):
-            part = self._permute(numbers[start : start + _AT_ONCE].astype(np.uint64))
-            outside = np.flatnonzero(part >= self.length)
-            while len(outside):
-                part[outside] = self._permute(part[outside])
-                outside = outside[part[outside] >= self.length]
-            out[start : start + _AT_ONCE] = part
+            permuted = self._permute(numbers[start : start + _AT_ONCE].astype(np.uint64))
+            out_of_range = np.flatnonzero(permuted >= self.length)
+            while len(out_of_range):
+                permuted[out_of_range] = self._permute(permuted[out_of_range])
+                out_of_range = out_of_range[permuted[out_of_range] >= self.length]
+            out[start : start + _AT_ONCE] = permuted
         return out.astype(np.int64)
 
     @functools.cached_property
@@ -228,8 +228,10 @@ class WindowShuffle:
         if self.window >= self.length:
             return (_Pass(self.length, self.length, 0, first),)
         half = max(1, self.window // 3)
-        cut = shift % (2 * half)
-        return _Pass(self.length, 2 * half, cut, first), _Pass(self.length, 2 * half, (cut + half) % (2 * half), second)
+        start = shift % (2 * half)
+        return _Pass(self.length, 2 * half, start, first), _Pass(
+            self.length, 2 * half, (start + half) % (2 * half), second
+        )
 
 
 def block_orders(blocks: Ints, size: int, seed: int, salt: str) -> Ints:
@@ -305,17 +307,17 @@ class _Pass:
         return starts[:, None] + (words & low_bits).astype(np.int64)
 
 
-def _add_hash(digits: Words, others: Words, key: int, radix: np.uint64) -> Words:
-    """Adds the keyed hash of each number of `others` to the digit with the same index, modulo `radix`.
+def _add_hash(digits: Words, numbers: Words, key: int, radix: np.uint64) -> Words:
+    """Adds the keyed hash of each number of `numbers` to the digit with the same index, modulo `radix`.
 
     Args:
         digits: digits, less than `radix`.
-        others: numbers to hash.
+        numbers: numbers to hash.
         key: key of the hash, 64 bits.
         radix: number of values of a digit, at most 2^32.
     """
     half = np.uint64(32)
-    words = (others + np.uint64(key)) * np.uint64(_STEP)
+    words = (numbers + np.uint64(key)) * np.uint64(_STEP)
     words = (words ^ words >> half) * np.uint64(_MIX)
     digits = digits + ((words >> half) * radix >> half)
     sums: Words = np.minimum(digits, digits - radix)  # below 0 is a huge number

@@ -110,10 +110,10 @@ class Progress:
         if not self.unfinished or self.unfinished[-1][1]:
             return 0
         blocks = self.unfinished[-1][0]
-        shared, unit = _innermost_share(operation)
-        if shared is None or blocks.taken % unit:
+        share_operation, unit = _innermost_share(operation)
+        if share_operation is None or blocks.taken % unit:
             return 0
-        division = shared.share.worker_count, shared.share.block * unit
+        division = share_operation.share.worker_count, share_operation.share.block * unit
         return blocks.taken // unit if (blocks.worker_count, blocks.block) == division else 0
 
     def without_last(self) -> Progress:
@@ -178,8 +178,8 @@ class _Remaining(Rearranged):
         """Returns the child's position for each position."""
         child_positions: Ints = positions + (self._first_later - self.num_in_blocks)
         is_inside = positions < self.num_in_blocks
-        rounds, within = np.divmod(positions[is_inside], self._num_untaken)
-        child_positions[is_inside] = self._first_untaken + rounds * self._block + within
+        rounds, indices_in_block = np.divmod(positions[is_inside], self._num_untaken)
+        child_positions[is_inside] = self._first_untaken + rounds * self._block + indices_in_block
         return child_positions
 
     def child_position(self, position: int) -> int | None:
@@ -190,9 +190,9 @@ class _Remaining(Rearranged):
 class _ResumedShare(Slice):
     """A share resumed mid-block: it skips the items of its first block that are already taken."""
 
-    def __init__(self, child: Operation, taken: int) -> None:
-        self.taken = taken
-        super().__init__(child, taken, child.length)
+    def __init__(self, child: Operation, num_taken: int) -> None:
+        self.taken = num_taken
+        super().__init__(child, num_taken, child.length)
 
 
 def stream_of(operation: Operation) -> Operation:
@@ -202,32 +202,35 @@ def stream_of(operation: Operation) -> Operation:
     return operation
 
 
-def divide_again(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
+def divide_again(operation: Operation, stream: Operation, num_taken: int = 0) -> Operation:
     """Applies the `shard` and `batch` steps of an operation to another stream.
 
     Args:
         operation: the items of one worker.
-        stream: the stream to divide and batch: the remaining items of the epoch; with `taken`, it begins at the block
-            that is partly taken.
-        taken: number of items of the innermost share, from its beginning, to skip; see `Progress.num_taken_of_block`.
+        stream: the stream to divide and batch: the remaining items of the epoch; with `num_taken`, it begins at the
+            block that is partly taken.
+        num_taken: number of items of the innermost share, from its beginning, to skip; see
+            `Progress.num_taken_of_block`.
     """
     if isinstance(operation, Batches):
-        return Batches(divide_again(operation.child, stream, taken), operation.size, operation.drop_remainder)
+        return Batches(divide_again(operation.child, stream, num_taken), operation.size, operation.drop_remainder)
     if isinstance(operation, Shared):
         is_innermost = _innermost_share(operation)[0] is operation
-        child = divide_again(operation.child, stream, 0 if is_innermost else taken)
-        shared = operation.on(child)
-        return _ResumedShare(shared, taken) if taken and is_innermost else shared
+        child = divide_again(operation.child, stream, 0 if is_innermost else num_taken)
+        resumed = operation.on(child)
+        return _ResumedShare(resumed, num_taken) if num_taken and is_innermost else resumed
     return stream
 
 
-def stream_progress(operation: Operation, taken: int, *, ended: bool = False) -> tuple[int, UnfinishedBlocks | None]:
-    """Returns the progress of all workers together, once each has taken `taken` items.
+def stream_progress(
+    operation: Operation, num_taken: int, *, has_ended: bool = False
+) -> tuple[int, UnfinishedBlocks | None]:
+    """Returns the progress of all workers together, once each has taken `num_taken` items.
 
     Args:
         operation: the items of one worker.
-        taken: number of items that this worker has yielded.
-        ended: whether this worker is exhausted. Before that, other workers may have one item more.
+        num_taken: number of items that this worker has yielded.
+        has_ended: whether this worker is exhausted. Before that, other workers may have one item more.
 
     Returns:
         The position up to which the stream is taken, and the unfinished blocks that begin there, if any.
@@ -236,19 +239,19 @@ def stream_progress(operation: Operation, taken: int, *, ended: bool = False) ->
         StateError: the operation has nested shares, and a worker is in the middle of a block.
     """
     first = _of_first_worker(operation)
-    return _progress_of_first_worker(first, first.length if ended else taken)
+    return _progress_of_first_worker(first, first.length if has_ended else num_taken)
 
 
-def _progress_of_first_worker(operation: Operation, taken: int) -> tuple[int, UnfinishedBlocks | None]:
+def _progress_of_first_worker(operation: Operation, num_taken: int) -> tuple[int, UnfinishedBlocks | None]:
     """Implements `stream_progress`, given the operation of worker 0."""
     if isinstance(operation, Batches):
-        return _progress_of_first_worker(operation.child, min(taken * operation.size, operation.child.length))
+        return _progress_of_first_worker(operation.child, min(num_taken * operation.size, operation.child.length))
     if isinstance(operation, _ResumedShare):
-        return _progress_of_first_worker(operation.child, taken + operation.taken)
+        return _progress_of_first_worker(operation.child, num_taken + operation.taken)
     if not isinstance(operation, Shared):
-        return taken, None
+        return num_taken, None
     length = operation.child.length
-    position, blocks = operation.share.stream_progress(taken, operation.num_shared)
+    position, blocks = operation.share.stream_progress(num_taken, operation.num_shared)
     if position + (blocks.taken if blocks else 0) >= length:  # only padding remains
         position, blocks = length, None
     batch_size, child = 1, operation.child
@@ -276,11 +279,11 @@ def _of_first_worker(operation: Operation) -> Operation:
 
 def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
     """Returns the share next to the stream, if any, and the number of stream items in each of its items."""
-    shared, unit = None, 1
+    share_operation, unit = None, 1
     while isinstance(operation, (Batches, Shared)):
         if isinstance(operation, Shared):
-            shared, unit = operation, 1
+            share_operation, unit = operation, 1
         else:
             unit *= operation.size
         operation = operation.child
-    return shared, unit
+    return share_operation, unit

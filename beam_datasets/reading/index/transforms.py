@@ -161,11 +161,13 @@ class Repeat(Operation):
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's items at these positions, each from its epoch."""
-        numbers, within = np.divmod(positions, self.child.length)
+        numbers, indices_in_epoch = np.divmod(positions, self.child.length)
         items: list[Any] = [None] * len(positions)
         for number in np.unique(numbers).tolist():
             indices = np.flatnonzero(numbers == number)
-            for index, item in zip(indices.tolist(), self.child.fetch(within[indices], self._epoch(epoch, number))):
+            for index, item in zip(
+                indices.tolist(), self.child.fetch(indices_in_epoch[indices], self._epoch(epoch, number))
+            ):
                 items[index] = item
         return items
 
@@ -470,11 +472,11 @@ def split_spans(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
     """
     num_before = int(np.searchsorted(starts, end))
     excess = int(starts[num_before - 1] + counts[num_before - 1]) - end
-    before, after = (starts[:num_before], counts[:num_before]), (starts[num_before:], counts[num_before:])
+    spans_before, spans_after = (starts[:num_before], counts[:num_before]), (starts[num_before:], counts[num_before:])
     if excess > 0:
-        before = before[0], np.append(before[1][:-1], before[1][-1] - excess)
-        after = np.append(end, after[0]), np.append(excess, after[1])
-    return before, after
+        spans_before = spans_before[0], np.append(spans_before[1][:-1], spans_before[1][-1] - excess)
+        spans_after = np.append(end, spans_after[0]), np.append(excess, spans_after[1])
+    return spans_before, spans_after
 
 
 def limit_spans(spans: Iterator[Spans], max_counts: Iterator[int]) -> Iterator[Spans]:

@@ -92,19 +92,19 @@ class RunReader:
             self._chunk_with_first(ranges)
         return self
 
-    def chunk(self, ranges: Ranges, failed: bool) -> Any:
+    def chunk(self, ranges: Ranges, has_failed: bool) -> Any:
         """Returns the chunk or the native run from which `RecordBlock.take` takes the next records.
 
         Args:
             ranges: the records to read, at least one. The chunk has the first one, and as many others as fit in it.
-            failed: whether `take` could not read the first record. It is read in Python, which raises an error if the
-                record is damaged.
+            has_failed: whether `take` could not read the first record. It is read in Python, which raises an error if
+                the record is damaged.
 
         Raises:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has another number of records than its metadata.
         """
-        if not failed and self._next_chunk is None and not _has_record(self._chunk, int(ranges[0][0])):
+        if not has_failed and self._next_chunk is None and not _has_record(self._chunk, int(ranges[0][0])):
             run = self._open_run(ranges, self._fetch(ranges))
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
@@ -143,8 +143,8 @@ class RunReader:
                 self._scan = None
                 return
             tfrecord.unframe(chunk.buffer, bounds, path=self.shard.path, offset=chunk.start, first_record=record)
-        what = "the record was changed while it was read. Read it again"
-        raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=record)
+        problem = "the record was changed while it was read. Read it again"
+        raise CorruptRecordError(problem, path=self.shard.path, offset=offset, record=record)
 
     def _may_read_again(self, record: int) -> bool:
         """Counts an attempt to read a damaged record; returns whether to read it again, and drops the chunk if so.

@@ -320,8 +320,8 @@ class ShardPool:
             self._num_index_bytes += 0 if filename in self._closed_indexes else _BYTES_PER_RECORD * shard.num_records
             self._closed_indexes[filename] = index
         while self._num_index_bytes > _MAX_INDEX_BYTES:
-            dropped = self._closed_indexes.popitem(last=False)[1]
-            num_records = len(dropped) if isinstance(dropped, Index) else len(dropped) - 1
+            closed_index = self._closed_indexes.popitem(last=False)[1]
+            num_records = len(closed_index) if isinstance(closed_index, Index) else len(closed_index) - 1
             self._num_index_bytes -= _BYTES_PER_RECORD * num_records
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:

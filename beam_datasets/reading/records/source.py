@@ -111,9 +111,9 @@ class Source(Operation):
             epoch: the epoch, which determines the order of the files if they are shuffled.
         """
         order, runs = self.arrangement(epoch)
-        files, within = order.locate(positions)
+        files, indices_in_run = order.locate(positions)
         record_runs = runs[files]
-        return record_runs, within + self.instructions.skip[record_runs]
+        return record_runs, indices_in_run + self.instructions.skip[record_runs]
 
     def locate_indices(self, indices: Ints) -> tuple[Ints, Ints]:
         """Returns the run of the record at each index in [0, length) of the dataset order, and its number in the shard.
@@ -298,14 +298,14 @@ class _VisitReader:
         while self._next:
             yield self._next.popleft()
 
-    def chunk(self, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+    def chunk(self, run: int, visits: Visits, damaged: bool, has_failed: bool) -> Any:
         """Returns the chunk of a run; see `get_chunk` of `read_visits`. With threads, opens the next runs ahead.
 
         Args:
             run: number of the run of the first visit.
             visits: the remaining visits of the array that is read.
             damaged: whether the first record is damaged, so that its error is raised.
-            failed: whether the previous chunk did not have the first record.
+            has_failed: whether the previous chunk did not have the first record.
         """
         all_visits = _concatenate([visits, *self._next])
         ranges = ranges_of(run, all_visits)
@@ -321,7 +321,7 @@ class _VisitReader:
         self._keep_reader(run, reader)
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
-        chunk = reader.chunk(ranges, failed or damaged)
+        chunk = reader.chunk(ranges, has_failed or damaged)
         if reader.has_ended and self._executor is None:
             self._readers.pop(run, None)
         return chunk
