@@ -202,7 +202,7 @@ class _Checks:
     block: Callable[[list[Buffer]], bool] | None
 
     def are_good(self, records: list[bytes]) -> bool:
-        """Returns whether records are Examples and decode; if not, one of them or another check says why."""
+        """Returns whether all records are Examples and pass the check of a block; if not, check them one by one."""
         try:
             for record in records if self.block is not None else ():
                 check_example(record)
@@ -441,7 +441,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
 
 
 def _match_files(patterns: Patterns) -> list[str]:
-    """Returns the files that match, in the order of the patterns, each one's sorted by name; no index files."""
+    """Returns the files that match each pattern, sorted by name within a pattern; leaves out index files."""
     listed = [patterns] if isinstance(patterns, (str, os.PathLike)) else list(patterns)
     matches: list[str] = []
     for pattern in listed:
@@ -463,7 +463,10 @@ def _parse_shard_names(paths: Sequence[str]) -> list[ShardFilename] | None:
 
 
 def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
-    """Groups paths by the split in their names; all are of `split` if it is given, or of 'train' if a name has none."""
+    """Groups paths by the split in their names.
+
+    If `split` is given, all paths belong to it; otherwise a file without a split in its name belongs to 'train'.
+    """
     shards = _parse_shard_names(paths)
     if split is not None or shards is None:
         return {split or "train": paths} if paths else {}
@@ -474,7 +477,7 @@ def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
 
 
 def _check_complete(split: str, paths: Sequence[str]) -> None:
-    """Checks that no file is missing of those that the names, if they contain `<i>-of-<n>`, announce."""
+    """Checks that the files of a split are complete, if their names contain `<i>-of-<n>`."""
     numbers_by_set = defaultdict(set)
     for path in paths:
         if match := _X_OF_Y.search(path, path.rfind("/") + 1):

@@ -291,7 +291,13 @@ _NOTHING = "nothing: "  # begins a text of what needs no replacement
 
 
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
-    """Returns "Use ...", or "Leave it out: ...", from a row; shell commands get only string literals, quoted."""
+    """Returns the advice of a row as a sentence, "Use ..." or "Leave it out: ...".
+
+    Args:
+        row: the row; `{name}` in its text stands for a field.
+        fields: {name of a field: source text of the caller's argument}. In shell commands only string literals are
+            inserted, quoted for the shell; other arguments stay placeholders.
+    """
     literals = {name: _string_literal(text) for name, text in fields.items()}
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")

@@ -109,7 +109,10 @@ def index_of(index: Any, n: int) -> int:
 
 
 def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
-    """Returns the same of a list, array or range of indices, as an array; or of a mask, as NumPy: where it is True.
+    """Returns indices of n examples as an array of integers in [0, n).
+
+    They are a list, an array or a range, in which numbers below 0 count from the end; or a mask of n bools, which
+    selects the indices at which it is True.
 
     Raises:
         IndexError: there is none, or the mask has not n flags.

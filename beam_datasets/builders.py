@@ -262,7 +262,10 @@ class DatasetBuilder:
 
     @functools.cached_property
     def info(self) -> DatasetInfo:
-        """The dataset's description; of a published dataset with its splits and what else the code leaves open."""
+        """The description of the dataset.
+
+        For a published version it includes the splits, and what the code does not declare.
+        """
         info = self._described()
         if not info.name:
             info = info.replace(builder=self)
@@ -270,7 +273,7 @@ class DatasetBuilder:
 
     @property
     def release_notes(self) -> Mapping[str, str]:
-        """Version -> what is new in it: the config's, where it has any, else the builder's; and what versions say."""
+        """{version: what is new in it}: notes of the config, or else of the builder, and descriptions of versions."""
         config_notes = self.builder_config.release_notes if self.builder_config else None
         descriptions = {str(version): version.description for version in self._versions() if version.description}
         return {**descriptions, **(config_notes or self.RELEASE_NOTES)}
@@ -412,7 +415,7 @@ class DatasetBuilder:
         return directory
 
     def _generate_and_name_keys(self, options: BuildOptions, *, overwrite: bool) -> str:
-        """Calls `_generate_version`; its error about a repeated key gets the key of the builder.
+        """Calls `_generate_version`; adds the original key to its error about a repeated key, which has only the hash.
 
         Raises:
             DuplicateKeyError: two examples have the same key.
@@ -444,7 +447,7 @@ class DatasetBuilder:
         return generate(self, options)
 
     def _may_run_in_process(self, options: BuildOptions) -> bool:
-        """Returns whether this is a build for an append that asks for nothing that only Beam does."""
+        """Returns whether this build is a part of an append and uses no option that needs Beam."""
         plain = BuildOptions(
             ShardingOptions(ordered=options.sharding.ordered, skip_empty_splits=options.sharding.skip_empty_splits),
             counters=options.counters,
@@ -454,7 +457,7 @@ class DatasetBuilder:
         return self.is_temporary and self._trial_examples is None and options == plain
 
     def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
-        """Returns the sources if one worker would read each: those of iterables, and of a single unit."""
+        """Returns {split: source} if one worker would read each source: an iterable or a single unit; else None."""
         if "pipeline" in inspect.signature(self._split_generators).parameters:
             return None
         from beam_datasets.generate.units import SourceUnits, iterated
@@ -478,7 +481,7 @@ class DatasetBuilder:
         return in_process.generate(info, builder, sources, options.sharding, options.inputs, options.checksums)
 
     def _overwrite(self, options: BuildOptions) -> str:
-        """Generates the version beside the published one, replaces that with it, and returns its directory.
+        """Generates the version beside the published one, replaces that by it, and returns its directory.
 
         Raises:
             ValueError: an option cannot be combined with overwriting.
@@ -728,7 +731,7 @@ class DatasetBuilder:
         return str(DatasetName(self.name, self._config_name, str(self.version)))
 
     def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
-        """Returns the config of a name, or the default one; of several with one name that of the version."""
+        """Returns the config of a name, or the default config; if several have the name, the one of the version."""
         configs = self.configs()
         if isinstance(config, BuilderConfig):
             check_config_name(config.name)
@@ -750,7 +753,7 @@ class DatasetBuilder:
         )
 
     def _config_of(self, candidates: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:
-        """Returns the one of several configs with a name that has a version; without any the class's own version."""
+        """Returns, of several configs with the same name, the one of a version; by default the class's own version."""
         label = f"{self.name}/{candidates[0].name}"
         versions = [
             [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
@@ -799,7 +802,7 @@ class DatasetBuilder:
         return next(v for v in versions if v == chosen_version)
 
     def _open_published(self) -> Any:
-        """Opens the published version; takes the features of the code if only it knows their custom connectors.
+        """Opens the published version; uses the features of the code if only the code knows their custom connectors.
 
         Raises:
             DatasetNotFoundError: the version is not published.

@@ -44,7 +44,7 @@ _registered: dict[str, BuilderClass] = {}
 
 
 def register(builder: BuilderClass) -> None:
-    """Makes a builder class known under its name.
+    """Registers a builder class under its name.
 
     Raises:
         ValueError: another class has this name. The same class defined anew, as in a notebook, takes its place.
@@ -67,9 +67,10 @@ def registered() -> dict[str, BuilderClass]:
 
 
 def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
-    """Returns the registered builder class of a name, which says which version is the canonical one; None for none.
+    """Returns the registered builder class of a name; None if there is none.
 
-    A builder that cannot be made without arguments of its own, as those of anybody's files, says nothing without them.
+    Also returns None if the builder needs arguments and none are given, as builders of files do: then its code does not
+    determine the canonical version.
 
     Raises:
         DatasetNotFoundError: there are arguments, and no builder that could take them.
@@ -178,7 +179,7 @@ def find_dataset_dir(
 
 
 def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
-    """Returns a config and a version, where a config 'name:version' is both, as of several configs with one name."""
+    """Returns (config, version); 'name:version', the form of a config of which there are several versions, is both."""
     if version is None and isinstance(config, str) and ":" in config:
         name, _, version = config.partition(":")
         return name, version
@@ -286,7 +287,7 @@ def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
 
 
 def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:
-    """Returns whether a text is meant as a directory, by its form or because it contains a version."""
+    """Returns whether a text means a directory, by its form or because there is a version in that directory."""
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
     files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
@@ -312,7 +313,7 @@ def _no_version(directory: str) -> str:
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:
-    """Returns the names of the datasets that have a published version, or that this user may not look into."""
+    """Returns the names of the datasets that have a published version, or whose directories this user may not read."""
     root = root_dir(data_dir)
     is_there: Any = lambda name: list_versions(name, data_dir=root) or list_configs(name, root)  # noqa: E731
     return [name for name in _subdirs(root) if _unless_denied(is_there, name)]
@@ -362,7 +363,7 @@ def versions_in(folder: str) -> list[Version]:
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:
-    """Returns the full names of what is published of a dataset, such as 'digits/small:1.0.0'."""
+    """Returns the full names of all published versions of a dataset, such as 'digits/small:1.0.0'."""
     root = root_dir(data_dir)
     configs = [None, *list_configs(name, root)]
     return [
@@ -371,7 +372,7 @@ def list_published(name: str, data_dir: DataDir = None) -> list[str]:
 
 
 def published_instead(name: str, root: str) -> str:
-    """Returns for an error what is published of a dataset, where one version of it is not."""
+    """Returns text for an error about a version that is not published: the versions of the dataset that are."""
     try:
         names = ", ".join(list_published(name, root))
         if not storage.is_dir(root):
@@ -382,14 +383,14 @@ def published_instead(name: str, root: str) -> str:
 
 
 def what_lacks(directory: str) -> str:
-    """Returns for an error what a directory of no version lacks, itself maybe, and which versions are near it."""
+    """Returns text for an error: why a directory is not a published version, and which versions are near it."""
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
     lacks = "the directory does not exist" if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
 
 
 def versions_near(directory: str) -> str:
-    """Returns for an error message the versions in a directory, or beside it; '' for none."""
+    """Returns a sentence for an error about the versions in a directory or beside it; '' if there are none."""
     try:
         for folder in (directory, storage.dirname(directory) or "."):
             versions = [str(version) for version in versions_in(folder)]
@@ -406,7 +407,7 @@ def versions_near(directory: str) -> str:
 
 
 def default_config(name: str, data_dir: DataDir = None) -> str | None:
-    """Returns the config that a dataset's bare name means, as its directory says; None where it says nothing.
+    """Returns the config that a dataset's name means without one, as its directory records; None if it does not.
 
     Raises:
         MetadataError: what it says is damaged.
@@ -423,7 +424,7 @@ def default_config(name: str, data_dir: DataDir = None) -> str | None:
 
 
 def write_default_config(name: str, config: str, data_dir: DataDir = None) -> None:
-    """Writes in a dataset's directory which config its bare name means."""
+    """Records in a dataset's directory the config that the dataset's name means without one."""
     folder = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR)
     storage.make_dirs(folder)
     content = json.dumps({"default_config_name": check_config_name(config)})

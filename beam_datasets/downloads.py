@@ -185,7 +185,7 @@ class DownloadSettings:
         return (self.manual_dir or self.download_dir / "manual").absolute()
 
     def check_manual_dir(self, error: Exception) -> None:
-        """Adds the instructions for the manual directory to an error of a run that a file is not there.
+        """Adds the instructions for the manual directory to an error about a missing file of that directory.
 
         Raises:
             DownloadError: a file of the manual directory is missing.
@@ -239,10 +239,10 @@ class DownloadManager:
         return self._settings.register_to is not None
 
     def download(self, urls: Any) -> Any:
-        """Returns the paths of the files of URLs, fetched where they are not there.
+        """Returns the local paths of the files of URLs; downloads those that are not there.
 
-        A path of this machine, as text, Path or file:// URL, is returned as it is; its checksum is compared if one is
-        recorded.
+        A path of this machine, as text, Path or file:// URL, is returned unchanged, after a check of its checksum if
+        one is recorded.
 
         Raises:
             DownloadError: a file cannot be had, or is another than was recorded.
@@ -252,7 +252,7 @@ class DownloadManager:
         return paths
 
     def extract(self, paths: Any) -> Any:
-        """Returns the paths of what archives contain: a directory, or a file for one that is only compressed.
+        """Returns the paths of extracted archives: a directory each, or a file for a single compressed file.
 
         Raises:
             DownloadError: an archive is damaged, of an unknown kind, or unsafe to unpack.
@@ -266,7 +266,7 @@ class DownloadManager:
         return paths
 
     def _register(self) -> None:
-        """Records the checksums of what was fetched, if that was asked for."""
+        """Writes the checksums of the downloaded files to checksums.tsv, if that was requested."""
         file = self._settings.register_to
         if file is not None and not self._settings.offline:
             write_checksums(file, {**read_checksums(file), **self._fetched})
@@ -300,7 +300,7 @@ class DownloadManager:
         _map(add, self._mapped(self._download, urls))
 
     def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
-        """Returns the tree with the function's results in place of its leaves, several at a time; each leaf once."""
+        """Returns the tree with `function(leaf)` in place of each leaf; calls it once per distinct leaf, in threads."""
         with ThreadPoolExecutor(self._settings.max_at_once, "beam_datasets-download") as executor:
             submit = functools.cache(lambda leaf: executor.submit(function, leaf))
             try:
@@ -435,7 +435,7 @@ class DownloadManager:
         return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
 
     def _extract(self, resource: Any) -> Path:
-        """Unpacks an archive unless that was done since it last changed; returns the directory or file."""
+        """Extracts an archive unless it is unchanged since it was extracted; returns the directory or file."""
         path, method = _path_of(resource), _method_of(resource)
         stat = path.stat()
         key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
@@ -660,7 +660,7 @@ def _check_end_of_tar(archive: tarfile.TarFile, content: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Yields a path beside the target, which takes its place at the end, and is gone after an error."""
+    """Context manager: provides a path beside the target; its file replaces the target at the end if no error occurred."""
     target.parent.mkdir(parents=True, exist_ok=True)
     directory = tempfile.mkdtemp(prefix=f".{target.name[-40:]}.", dir=target.parent)
     try:
@@ -732,7 +732,7 @@ class _Fetcher:
         self._tag.unlink(missing_ok=True)
 
     def _attempt(self, url: str) -> None:
-        """Fetches what is missing to the partial file.
+        """Downloads the bytes that the partial file lacks.
 
         Raises:
             _TryAgainError: not all came, or the server says that it is busy.
@@ -774,7 +774,7 @@ class _Fetcher:
             )
 
     def _check_answer(self, url: str, response: requests.Response, first_byte: int | None) -> bool:
-        """Returns whether the response is the rest of the file from the byte that was asked for, not all of it.
+        """Returns True if the response is the rest of the file from `first_byte` on, False if it is the whole file.
 
         Raises:
             _TryAgainError: the server says that it is busy, or answers with a part that was not asked for.
@@ -802,7 +802,7 @@ class _Fetcher:
         return goes_on
 
     def _store(self, response: requests.Response, start: int) -> int:
-        """Appends a response to the partial file, and returns the bytes of that.
+        """Appends the body of a response to the partial file, and returns the size of that file in bytes.
 
         Raises:
             _TryAgainError: not all came.
@@ -880,7 +880,7 @@ def _unpacked(response: requests.Response, encoding: str) -> Iterator[bytes]:
 
 
 def _why_unreachable(error: Exception) -> Exception | None:
-    """Returns why no connection was made; None if one was."""
+    """Returns the cause of a failed connection; None if there was a connection."""
     import urllib3
 
     reason = getattr(error.args[0] if error.args else None, "reason", None)
@@ -1014,7 +1014,7 @@ def _sha256(path: Path) -> str:
 
 
 def _sha256_once(path: Path) -> str:
-    """Returns the SHA-256 of a file, which is kept beside it, with its size and time, for the next call."""
+    """Returns the SHA-256 of a file; caches it in a hidden file beside it, for the same size and time."""
     stat, cache_path = path.stat(), path.with_name(f".{path.name.partition('-')[0]}.sha256")
     state = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
     with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -78,7 +78,7 @@ def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
 
 
 def placed(where: Sequence[str], frames: Sequence[Frame]) -> str:
-    """Returns words and the place in the author's code, as they end a message; '' if there are none."""
+    """Returns the end of an error message: details, then the location in the author's code; '' if both are empty."""
     frame = last_of_author(frames) or entry_of_installed(frames)
     words = ", ".join([*where, f"at {frame}"] if frame else where)
     return f"\n  ({words})" if words else ""

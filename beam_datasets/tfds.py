@@ -193,7 +193,7 @@ class _NumpyDataset:
 
 
 def as_numpy(dataset: Any) -> Any:
-    """Returns tf.data datasets and tensors, or dicts, lists and tuples of them, as NumPy's.
+    """Converts tf.data datasets and tensors, or dicts, lists and tuples of them, to NumPy values.
 
     A dataset becomes an iterable, nested ones too. Ragged tensors stay what they are, as in TensorFlow Datasets, and so
     does what is none of these: the datasets of this package, whose values are NumPy's already.
@@ -268,7 +268,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
 
     @property
     def builder_config_name(self) -> str | None:
-        """The name of the config."""
+        """The name of the builder's config; None without configs."""
         return self.builder_config.name if self.builder_config else None
 
     @property
@@ -426,7 +426,7 @@ def optional(feature: Any) -> Any:
 
 
 def parse_bool(value: bool | int | str) -> bool:
-    """Returns the truth value that a text of a table means.
+    """Returns the bool that a text such as "true" or "0" means.
 
     Raises:
         ValueError: it is none that is known.

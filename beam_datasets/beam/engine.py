@@ -156,7 +156,13 @@ class Engine:
 
 
 def begins_on(begin: Any, transform: beam.PTransform, shared_disk: bool, **paths: str) -> Engine:
-    """Returns the engine of the pipeline that a transform begins, after checking that workers see the paths.
+    """Returns the engine of the pipeline at whose beginning a transform is applied, after checking the paths.
+
+    Args:
+        begin: the input of the transform.
+        transform: the transform, for errors.
+        shared_disk: whether the workers of a remote runner see this machine's paths.
+        paths: purpose of a path, such as `target` -> path that workers must see.
 
     Raises:
         TypeError: the transform was applied to a PCollection.
@@ -178,10 +184,10 @@ def unused_pipeline() -> beam.Pipeline:
 
 
 def choose_engine(requested: EngineOptions) -> Engine:
-    """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
+    """Returns the engine for these options; by default FnApiRunner with one worker process per core.
 
-    A job that only becomes a template (`--template_location`) is not waited for. `num_workers` of Dataflow are the
-    machines to begin with.
+    The launcher does not wait for a job that only becomes a template (`--template_location`). On Dataflow,
+    `num_workers` is the initial number of machines.
 
     Raises:
         EngineError: the cluster does not answer.
@@ -399,9 +405,10 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
 
 @contextlib.contextmanager
 def module_sent_along(kind: type | None) -> Iterator[None]:
-    """Sends the module of a class, where it is a file of its own, along with what is pickled meanwhile.
+    """Context manager: pickles the module of a class by value, if it is a single file, for workers that lack it.
 
-    A module in a package must be installed where workers are, as everything that the file imports. None sends nothing.
+    A module in a package must be installed where workers run, as must everything that the file imports. For None
+    nothing changes.
     """
     name = kind.__module__ if kind else "."
     if "." in name or name == "__main__":  # the latter is sent along anyway

@@ -175,7 +175,7 @@ def _builder_label(builder: DatasetBuilder) -> str:
 
 
 def _confirm_overwrite(builder: DatasetBuilder, parsed: argparse.Namespace) -> None:
-    """Asks whether a published version may be replaced, unless --yes says so.
+    """Asks on the terminal whether to replace the published version; with --yes it does not ask.
 
     Raises:
         UsageError: it may not, or nobody can be asked.
@@ -267,7 +267,7 @@ def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderR
 
 
 def _with_dataset(args: Sequence[str]) -> Sequence[str]:
-    """Returns the arguments with the file of a builder in place of a directory; without a dataset, of this one."""
+    """Returns the arguments with a builder's file first: that of a given directory, or else of this directory."""
     first = args[0] if args else None
     if first in ("-h", "--help") or (first and not first.startswith("-") and not _is_folder(first)):
         return args

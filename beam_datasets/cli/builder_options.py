@@ -344,7 +344,7 @@ def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
 
 
 def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
-    """Returns the value of a name in NAME=VALUE, converted to its type.
+    """Returns the value of one NAME of `NAME=VALUE` arguments, converted to its type.
 
     Args:
         name: the name.

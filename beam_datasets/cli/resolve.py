@@ -101,7 +101,7 @@ def is_builder(text: str) -> bool:
 
 
 def format_of(text: str) -> str | None:
-    """Returns the format and the option --pattern for a file of data; None for what is none by its name."""
+    """Returns the arguments of `build` for a data file, such as "csv --pattern a.csv"; None for an unknown suffix."""
     code, data = _CODE.fullmatch(text), _DATA_FILE.fullmatch(text)
     if data is None or (code and code["where"] == text and _exists(text)):  # beam_datasets.files.csv is code
         return None

@@ -77,7 +77,7 @@ CONTEXT: dict[str, Any] = {
 
 
 def _is_one_in_the_other(*directories: str) -> bool:
-    """Returns whether one of two directories contains the other, or both are one."""
+    """Returns whether two directories are the same, or one contains the other."""
     if any(map(storage.is_remote, directories)):  # it has no links
         parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
         return any(outer[: len(inner)] == inner for outer, inner in (parts, parts[::-1]))

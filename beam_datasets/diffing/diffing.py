@@ -78,7 +78,10 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
 
 
 def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
-    """Yields (index of the first one, keys) of each of several columns up to a common key, until all have ended.
+    """Merges ascending columns of keys: yields the next keys of each column, all up to a common limit.
+
+    Each yielded list has an item (index in the column of the first key, keys) per column. A key that is in several
+    columns is yielded for all of them at once. Ends after the last key of all columns.
 
     Args:
         columns: blocks (index of the first one, ascending keys of shape (n, 16)) of each.
@@ -127,7 +130,7 @@ def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints
 
 
 def _digest(content: Content) -> bytes:
-    """Returns 128 bits of a content, whatever the order of its names."""
+    """Returns a hash of 16 bytes of a record's content, which does not depend on the order of the names."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(content):
         digest.update(b"%d %d " % (len(name), len(content[name])) + name + content[name])

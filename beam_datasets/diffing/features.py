@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
-    """Returns the differences of two features, and the parts that they share.
+    """Compares two features: returns their differences, and the trees of what is read alike in both versions.
 
     Args:
         old: the feature in the old version.
@@ -118,7 +118,7 @@ def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> 
 
 
 def _unwrap(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnector]:
-    """Returns the sequences that a feature is in, outer ones first, and the feature."""
+    """Returns ((class name, length) of each sequence around a feature, outer ones first; the innermost feature)."""
     levels = []
     while isinstance(feature, Sequence):
         levels.append(("Dataset" if isinstance(feature, Dataset) else "Sequence", feature.length))
@@ -127,7 +127,7 @@ def _unwrap(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnecto
 
 
 def _rewrap(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnector:
-    """Returns the sequences of a feature with another one in them."""
+    """Returns `inner` in the same sequences that the innermost feature of `feature` is in."""
     if isinstance(feature, Sequence):
         return feature.with_feature(_rewrap(feature.feature, inner))
     return inner
@@ -246,9 +246,9 @@ class VersionReader:
         )
 
     def compare(self, old: Buffer, new: Buffer) -> tuple[bool, bool]:
-        """Returns whether what both versions have of two examples is read alike, and whether some does not decode.
+        """Returns (whether two examples have the same values, whether a value of one of them does not decode).
 
-        They are read alike if the values are the same, bit by bit. Values that do not decode are compared as they are
+        Only features that both versions have are compared, bit by bit. Values that do not decode are compared as
         stored.
 
         Raises:
@@ -302,7 +302,7 @@ class VersionReader:
         }
 
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the values that two examples do not share: {path: value} of the old one, and of the new one."""
+        """Returns ({path: value} of the old example, the same of the new one) for the values in which they differ."""
         one, other = self._shared_old(old), self._shared_new(new)
         differing = self._differing(old, new, one, other)
         return {path: one.get(path) for path in differing}, {path: other.get(path) for path in differing}

@@ -129,7 +129,7 @@ class SplitDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether a slice of the split is read differently."""
+        """Whether reading some slice of the split gives other examples."""
         return None in (self.old_examples, self.new_examples) or any(
             getattr(self, kind) for kind in ("not_compared", *KINDS)
         )

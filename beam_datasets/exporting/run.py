@@ -264,7 +264,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
 
 
 def _checking_media(make: Make, features: Any) -> Make:
-    """Returns a function to what is written of records, which refuses damaged images and sounds."""
+    """Returns `make` with a check of the stored images and sounds before it, which raises an error for damaged ones."""
     check = damage_finder(features)
     if check is None:
         return make
@@ -328,7 +328,7 @@ def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
 
 
 def _make_metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, bytes]:
-    """Returns {file name: content} of what describes the export."""
+    """Returns {file name: content} of the metadata files of the export."""
     texts = {EXPORT_FILE: _format_metadata(_description(plan, files))}
     if isinstance(plan.format, ArrayRecord):  # the files that TensorFlow Datasets reads
         tree, info = plan.info.features, plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())

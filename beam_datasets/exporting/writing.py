@@ -223,7 +223,7 @@ def _shortest_float(number: np.floating[Any]) -> float:
 
 
 def _short_bfloat16(number: Any) -> float:
-    """Returns the same for dtypes that NumPy itself does not have, of few bits."""
+    """Returns the number with the fewest digits that a small dtype, such as bfloat16, stores as the same value."""
     exact = float(number)
     rounded = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
     with np.errstate(over="ignore"):

@@ -177,7 +177,11 @@ def _check_utf8(array: Any) -> None:
 
 
 def _of_structs(array: Any, location: Place) -> list[Any]:
-    """Returns structs as dicts; those of files as their bytes if the field is text.
+    """Returns the structs of an Arrow array as dicts; those of files as their bytes if the field is text.
+
+    Args:
+        array: a `pyarrow.StructArray`.
+        location: path and field of the structs.
 
     Raises:
         ValueError: a value of a field cannot be read, or a file has a path but no content.
@@ -204,7 +208,12 @@ def _content(file: dict[str, Any]) -> bytes | None:
 
 
 def _of_lists(array: Any, location: Place) -> list[Any]:
-    """Returns the lists of any list type; their items are converted in one call."""
+    """Returns the lists of an Arrow array of any list type; converts the items of all lists in one call.
+
+    Args:
+        array: a `pyarrow.ListArray`, or one of a similar type.
+        location: path and field of the lists.
+    """
     import pyarrow as pa
 
     kind, types = array.type, pa.types
@@ -236,7 +245,12 @@ def _slice_lists(values: Any, starts: list[int], stops: list[int], location: Pla
 
 
 def _of_maps(array: Any, location: Place) -> list[Any]:
-    """Returns maps as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text."""
+    """Returns the maps of an Arrow array as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text.
+
+    Args:
+        array: a `pyarrow.MapArray`.
+        location: path and field of the maps.
+    """
     offsets = array.offsets.to_pylist()
     starts, stops = offsets[:-1], offsets[1:]
     entry = location.item()

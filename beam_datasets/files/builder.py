@@ -280,7 +280,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
 
 
 def with_errors_as_bad_rows(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
-    """Yields the rows; if reading the file raises an error, the last one is a `Bad` that stands for its rest."""
+    """Yields the rows; if reading the file fails, ends with a `Bad` that stands for the remaining rows."""
     try:
         yield from rows
     except MissingDependencyError:
@@ -666,7 +666,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         ]
 
     def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
-        """Yields (split, file and line) of the rows for which `is_wanted(split, key)` is True; reads all files."""
+        """Yields (split, file and line) of each row for which `is_wanted(split, key)` is True; reads all files."""
         reader = self._rows_reader()
         for name, pattern in self._patterns.items():
             for piece in self._pieces(self._files[pattern]):
@@ -705,7 +705,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return f"--key {self._key}" if self._key else "", self._split_options
 
     def _leave_out(self, paths: Iterable[str]) -> None:
-        """Leaves out files, and forgets what was found in them."""
+        """Leaves out files, and clears what was inferred from the files."""
         self._left_out = frozenset(paths)
         for name in list(vars(self)):
             if isinstance(getattr(type(self), name, None), cached_property):
@@ -738,7 +738,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """The function that reads the rows of a piece."""
 
     def _rows_reader(self) -> RowReader:
-        """Returns the reader that makes examples of rows by the complete schema, the key and the splits."""
+        """Returns the reader that converts rows to examples, with their keys and splits, by the complete schema."""
         fields = self._complete_fields  # decides what names with dots mean
         dropped_columns = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
         return RowReader(
@@ -853,7 +853,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _fields(self) -> dict[str, Field]:
-        """The schema: as found in the files, with `features` in its place.
+        """The schema: the inferred fields, replaced by those that `features` declares.
 
         Raises:
             InputError: columns cannot be stored as they were found; all of them are named.
@@ -886,7 +886,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
 
     def _check_names_that_no_row_has(self, inferred: Mapping[str, Field]) -> None:
-        """Warns of names of `features` that no row has that was looked at.
+        """Warns about each name in `features` that none of the sampled rows has.
+
+        Args:
+            inferred: {column: field} of the sampled rows.
 
         Raises:
             InputError: such a name is probably a mistake for another one, whose type is not given.
@@ -923,7 +926,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         raise InputError(f"feature {path!r}: expected a sound, got none that can be read in {self.files_text}")
 
     def _as_published(self, fields: dict[str, Field]) -> dict[str, Field]:
-        """Returns the fields with the types of the version that is appended to; what is missing may be missing."""
+        """Returns the fields with the types of the version to append to; columns without a value are optional."""
         for name, spec in self._published_types.items():
             if name in fields and name not in self._specs and str(fields[name]) != spec:
                 field = parse_field(spec)
@@ -942,7 +945,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return DatasetInfo(builder=self, features=self._features(), description=self._description)
 
     def _split_generators(self) -> dict[str, SourceUnits]:
-        """Reads each pattern once, however many splits share its rows."""
+        """Returns {split: source}; reads the files of each pattern once, for all splits that share them."""
         read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
         if self._keys_dir:
             read = partial(read_and_record_keys, read=read, folder=self._keys_dir)
@@ -968,7 +971,7 @@ def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
 
 
 def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:
-    """Returns the source of each split, given those of the patterns; tries the first rows if a column names splits."""
+    """Returns {split: source}, given {split or pattern: source}; samples rows if a column names the splits."""
     if assign is None:
         return sources
     [source] = sources.values()

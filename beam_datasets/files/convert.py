@@ -250,7 +250,7 @@ def missing_problem(field: Field, path: str) -> str:
 
 
 def _optional(field: Field) -> str:
-    """Returns the description of a field that may be missing, in short if that is enough."""
+    """Returns the type to give for a field that may be missing, for advice: "?" if the inferred type can be kept."""
     last = field
     while last.item is not None:
         last = last.item
@@ -302,7 +302,7 @@ def _integer_converter(kind: str) -> Convert:
 
 
 def _float(field: Field, path: str) -> Convert:
-    """Returns the converter of numbers; what the type does not keep is an error, but where float32 was asked for."""
+    """Returns the converter of numbers; it rejects numbers that the type does not hold exactly, unless it is float32."""
     packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
     keeps = partial(survives, kind=field.kind)
 
@@ -341,7 +341,7 @@ def _float(field: Field, path: str) -> Convert:
 
 
 def _bool(value: Any) -> bool:
-    """Returns a bool unchanged.
+    """Returns the argument if it is a bool.
 
     Raises:
         ValueError: it is another value.
@@ -428,7 +428,7 @@ def image_value(value: Any) -> Any:
 
 
 def _only_text(value: Any) -> str | bytes:
-    """Returns str or bytes unchanged.
+    """Returns the argument if it is str or bytes.
 
     Raises:
         ValueError: it is another value.

@@ -94,7 +94,12 @@ class Csv(RowsBuilder):
 
     @cached_property
     def _headers(self) -> dict[InputFile, list[str]]:
-        """The column names of each file that is not empty."""
+        """{file: its column names} of all files that are not empty.
+
+        Raises:
+            InputError: a file has no valid header, unless bad rows are skipped and another file has one.
+            NoExamplesError: all files are empty.
+        """
         columns: dict[InputFile, list[str]] = {}
         problem = ""
         for file in self._all_files:

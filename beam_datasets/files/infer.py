@@ -271,7 +271,10 @@ class Inference:
 
 
 def _majority(guess: Guess) -> set[str]:
-    """Returns the kinds of more than half of the values, where integers and floats are one; empty if there is none."""
+    """Returns the kinds that more than half of the values have; empty if there is no such kind.
+
+    Integers and floats count as one kind: {'int', 'float'} if both occur.
+    """
     kinds = set(guess.seen) - {"missing"}
     counts = {kind: guess.count(kind) for kind in kinds - {"int", "float", "big integer"}}
     most_frequent = max(counts, key=lambda kind: counts[kind], default="")

@@ -297,7 +297,7 @@ def counted_here() -> Iterator[dict[str, Any]]:
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to a number that is reported under the name `name` when the run is done; does nothing for 0."""
+    """Adds `number` to the counter `name`, which is reported when the run is done; does nothing for 0."""
     if not number:
         return
     if (counts := _counted.get()) is not None:
@@ -309,7 +309,7 @@ def count(name: str, number: int = 1) -> None:
 
 
 def note(name: str, text: str) -> None:
-    """Adds a text to the set that is reported under the name `name` when the run is done."""
+    """Adds `text` to the set `name`, which is reported when the run is done."""
     if (counts := _counted.get()) is not None:
         counts.setdefault(name, set()).add(text)
     else:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Numerals:
-    """How a file writes numbers.
+    """The decimal and thousands separators of the numbers in a file.
 
     Attributes:
         decimal: character between the integer part and the fraction: '.' or ','.

@@ -23,7 +23,7 @@ def is_complete(sound: SoundType) -> bool:
 
 
 def completed(sound: SoundType, first: SoundInfo) -> SoundType:
-    """Returns a type with what is missing from the first sound."""
+    """Returns the sound type with its unspecified properties taken from the first sound."""
     return SoundType(
         first.sample_rate if sound.rate is None else sound.rate,
         sound.channels or first.channels,

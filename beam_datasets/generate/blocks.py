@@ -238,7 +238,7 @@ class BlockCollector:
 
 
 def check_payload(payload: str | None) -> None:
-    """Checks how records are to travel.
+    """Checks the option `payload`, which selects how records are sent to the shards.
 
     Raises:
         ValueError: `payload` is neither 'inline' nor 'spilled' nor None.
@@ -456,7 +456,10 @@ def make_block(
 def gather(
     buffers: list[Buffer], buffer_numbers: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> bytes:
-    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
+    """Returns ranges of buffers, joined.
+
+    Range i is the `sizes[i]` bytes from `starts[i]` on in buffer number `buffer_numbers[i]`.
+    """
     if core is not None:
         gathered: bytes = core.gather(buffers, buffer_numbers, starts, sizes)
         return gathered

@@ -43,7 +43,7 @@ def earlier_version(dataset_dir: str, requested: str = "latest") -> str | None:
 
 
 def check_known(published_dir: str, info: DatasetInfo) -> None:
-    """Checks a version that is not generated yet: features and description against those of a published version.
+    """Checks the features and description of a version, before it is generated, against those of a published version.
 
     Raises:
         VersionError: the version is too low for what differs; the message contains that and a number to use.

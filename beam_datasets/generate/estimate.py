@@ -162,7 +162,7 @@ def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
 
 
 def _scale_sample(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
-    """Returns the split that a sample is of."""
+    """Returns the estimate of a whole split, scaled up from its sample."""
     scale = 1 / (sample.share or 1)
     examples = max(1, round(sample.examples * scale))
     num_examples = min(examples, sharding.max_examples_per_split or examples)

@@ -191,7 +191,7 @@ class Merge:
         return self.reads[int(self.block_of[index])](start + 12, start + int(self.sizes[index]) - 4)
 
     def repeats(self) -> NDArray[np.intp]:
-        """Returns the ranks whose key is that of the rank before."""
+        """Returns the ranks of the records whose key equals the key at the rank before."""
         high, low = (self.keys[:, half] for half in (0, 1))
         high = high[self.order]
         ranks = np.flatnonzero(high[1:] == high[:-1]) + 1
@@ -199,7 +199,7 @@ class Merge:
         return repeats
 
     def without_duplicates(self) -> Merge:
-        """Returns the merge in which of records with the same key only the smallest is left."""
+        """Returns the merge with only the smallest of all records that have the same key."""
         repeats = self.repeats()
         if not len(repeats):
             return self

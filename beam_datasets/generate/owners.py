@@ -110,7 +110,7 @@ class Owner:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process, which is here, is running; a later process of the same number does not count."""
+        """Whether the process, one of this machine, still runs; False if its id now belongs to a later process."""
         if not _is_there(self.pid):
             return False
         return self.start_ticks is None or self.start_ticks == _start_ticks(self.pid)

@@ -401,7 +401,14 @@ def _cut_block(
 
 
 def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
-    """Returns the groups that a block's keys may go to, maybe some more: of very many groups it meets only a few."""
+    """Returns the indices of the groups to which keys of a block may belong, ascending.
+
+    They may include groups that get none of the keys. So `route` compares a block with a few of many groups.
+
+    Args:
+        keys: sort keys of the block, ascending, of dtype S16.
+        plan: the groups of the split.
+    """
     if len(plan) <= len(keys):
         return np.arange(len(plan))
     high = keys.view(">u8")[::2].astype(np.uint64)

@@ -219,7 +219,7 @@ class _Plan:
         return FileRepair(file, f"copied from {self.copy}; its CRC-32C is the published one", crc32c=crc)
 
     def _rebuilt(self, shard: str, finding: Finding, restored_from: str | None) -> FileRepair | None:
-        """Returns the index that is made of its shard, if that is whole, or is restored from the copy."""
+        """Returns the repair that rebuilds an index from its shard; None, after refusing it, for a damaged shard."""
         file = finding.file
         if restored_from is None and any(other.file == shard for other in self.before.report.findings):
             self.refused[file] = "its shard must be whole first"

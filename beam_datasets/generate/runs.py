@@ -532,7 +532,7 @@ def delete_files(run: Run) -> None:
 
 
 def _check_not_complete(target: str) -> None:
-    """Raises if a directory is visible; then records are of no use, and those that came late are deleted."""
+    """Raises AlreadyPublishedError if the directory is published; then also deletes records of runs that came later."""
     if is_complete(target):
         with contextlib.suppress(StorageError):
             storage.remove_tree(runs_dir(target))
@@ -540,7 +540,7 @@ def _check_not_complete(target: str) -> None:
 
 
 def _check_empty(run: Run) -> None:
-    """Checks that nothing is in a directory that this run has just reserved: no run has put anything there."""
+    """Checks that a directory that this run has just reserved has no files yet."""
     try:
         names = storage.list_dir(run.target)
     except PathNotFoundError:
@@ -575,7 +575,7 @@ def content_of(path: str) -> tuple[int, int]:
 
 
 def take(source: str, target: str) -> None:
-    """Gives a file another name, or copies it on an object store or a file system without hard links."""
+    """Renames a file; on an object store, or a file system without hard links, copies it."""
     try:
         storage.link(source, target)
     except StorageError:

@@ -299,7 +299,7 @@ def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:
 
 
 def choose(checkpoints: Iterable[Checkpoint], units: Collection[str]) -> list[Checkpoint]:
-    """Returns checkpoints that have no unit in common and only wanted ones, those of many units first."""
+    """Returns checkpoints that have only requested units, and no unit twice; prefers those with many units."""
     remaining_units, selected = set(units), []
     for checkpoint in sorted(checkpoints, key=lambda each: (-len(each.units), each.units)):
         if checkpoint.units and remaining_units.issuperset(checkpoint.units):
@@ -309,7 +309,7 @@ def choose(checkpoints: Iterable[Checkpoint], units: Collection[str]) -> list[Ch
 
 
 def read_together(sources: Mapping[str, SourceUnits]) -> list[list[str]]:
-    """Returns the splits whose units are read once, together."""
+    """Returns lists of splits with the same units and function to read them, so that each list is read once."""
     together: dict[tuple[int, int], list[str]] = {}
     for split, source in sources.items():
         together.setdefault((id(source.units), id(source.read)), []).append(split)

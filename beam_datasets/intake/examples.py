@@ -289,7 +289,7 @@ def _check_fields(record: bytes) -> None:
 
 
 def _describe_message(record: bytes, number: int, start: int) -> str:
-    """Returns the error text for a record that is another message, by its first field that an Example does not have.
+    """Returns the error text for a record that is not an Example but another message of protobuf.
 
     Args:
         record: the message.

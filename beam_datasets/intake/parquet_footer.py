@@ -120,7 +120,7 @@ class _Reader:
         return ValueError(f"the footer is damaged at its byte {self._position}")
 
     def take(self, size: int) -> bytes:
-        """Returns the next bytes."""
+        """Returns the next `size` bytes."""
         start = self._position
         self._position = start + size
         if self._position > len(self._data):
@@ -128,7 +128,10 @@ class _Reader:
         return self._data[start : self._position]
 
     def unsigned(self) -> int:
-        """Returns the next unsigned integer."""
+        r"""Returns the next unsigned integer.
+
+        The integer is a varint: 7 bits per byte, low bits first; b"\xac\x02" is 300.
+        """
         data, position = self._data, self._position
         byte = data[position]
         number, shift = byte & 0x7F, 7

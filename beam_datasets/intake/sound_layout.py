@@ -181,7 +181,7 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
 
 
 def _is_trailer(data: bytes, position: int) -> bool:
-    """Returns whether the file has nothing but tags of players, then zeros, from `position` to its end."""
+    """Returns whether the bytes from `position` to the end of the file are only tags of players, followed by zeros."""
     while position < len(data):
         tag = data[position : position + 8]
         if tag[:3] == b"TAG" and len(data) - position >= 128:

@@ -88,7 +88,7 @@ def first_directory(data: bytes) -> Directory:
 
 
 def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
-    """Yields the directories; see there."""
+    """Yields the directories of a TIFF file in their order; with `subfiles`, each followed by its subfiles."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     if order is None or len(data) < 8:
         raise DamagedError("its header is not that of a TIFF file")
@@ -135,7 +135,7 @@ def _read_chain(
 
 
 def pages(data: bytes) -> tuple[list[Directory], list[Directory]]:
-    """Returns the pages of a TIFF file, and its other pictures: smaller ones of the same, and masks.
+    """Returns (pages of a TIFF file, its other images), which are reduced versions of pages, and masks.
 
     Raises:
         DamagedError: the file is damaged.
@@ -184,7 +184,7 @@ def depth(page: Directory) -> int:
 
 
 def is_plain(page: Directory) -> bool:
-    """Returns whether the samples of a page are gray or RGB, and opacity at most, as an array has them."""
+    """Returns whether a page has gray or RGB samples with at most one alpha channel, not premultiplied."""
     extra = page.numbers(EXTRA_SAMPLES)
     colours = {BLACK_IS_ZERO: 1, RGB: 3}.get(page.number(PHOTOMETRIC, BLACK_IS_ZERO))
     return page.number(SAMPLES, 1) - len(extra) == colours and len(extra) < 2 and _PREMULTIPLIED not in extra

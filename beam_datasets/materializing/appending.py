@@ -102,7 +102,7 @@ class AppendOptions:
 
     @cached_property
     def sharding(self) -> ShardingOptions:
-        """The sharding options."""
+        """The options that decide the number and size of the shards."""
         return ShardingOptions.of(
             num_shards=self.num_shards, min_shard_size=self.min_shard_size, max_shard_size=self.max_shard_size
         )

@@ -85,7 +85,7 @@ class CopyPlan:
 
 
 def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> CopyPlan:
-    """Returns the plan of copying splits as they are, whose sizes are known.
+    """Returns the plan to copy splits with unchanged records; the sizes of the splits are known.
 
     Raises:
         BeamDatasetsError: a split has fewer examples than shards are asked for.
@@ -94,7 +94,7 @@ def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> Cop
 
 
 def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], sharding: ShardingOptions) -> CopyPlan:
-    """Returns the plan of copying what was prepared, in any order.
+    """Returns the plan to copy the prepared ranges, which may be given in any order.
 
     Raises:
         LostExamplesError: ranges are missing, or prepared twice.

@@ -114,10 +114,11 @@ def _mark_path(folder: str, *version: str) -> str:
 def plan_prune(
     name: str, keep: int, *, keep_tagged: bool = False, data_dir: DataDir = None, storage_options: Options = None
 ) -> list[Judged]:
-    """Returns the versions of a dataset, lowest first, with why each is kept; half-removed ones come before.
+    """Returns the versions of a dataset with the reason why each is kept, '' if it can be removed; lowest first.
 
-    A version is kept if it is one of the highest `keep`, has a tag, or if the lineage of a dataset in `data_dir` that
-    stays names it. One that was appended to is not kept for that: the next version has all its records.
+    Versions whose removal was interrupted come before the others. A version is kept if it is one of the highest `keep`,
+    has a tag, or is named in the lineage of a dataset in `data_dir` that is kept itself. A version that was only
+    appended to may be removed, because the next version has all its records.
 
     Args:
         name: name of the dataset, such as 'clicks' or 'clicks/small'.
@@ -164,7 +165,7 @@ def plan_prune(
 
 
 def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
-    """Returns a version, or None if another process has removed it meanwhile."""
+    """Opens a version; returns None if another process has removed it in the meantime."""
     try:
         return builder_from_directory(judged.directory)
     except BeamDatasetsError as error:

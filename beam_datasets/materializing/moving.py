@@ -163,7 +163,7 @@ def _pad_key(key: bytes) -> bytes:
 
 
 def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
-    """Returns of each sort key whether a run has it."""
+    """Returns an array with whether the run contains each of the sort keys."""
     order = np.argsort(sort_keys)
     sorted_keys, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
     for file in run.files:
@@ -191,7 +191,7 @@ def read_stored_keys(
     """
 
     def error(description: str) -> BeamDatasetsError:
-        """Returns the error about a dataset that does not store the keys of its rows; `got` completes the message."""
+        """Returns the error for a dataset that does not store the keys of its rows; `description` ends the message."""
         return BeamDatasetsError(
             f"{dataset.info.display_name}: expected a column with the keys of its rows "
             f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "

@@ -147,7 +147,7 @@ class Job:
 
     @cached_property
     def plan(self) -> CopyPlan | None:
-        """The source records of each shard; None if they are known only during the run.
+        """The plan to copy the source records of each shard; None if the records are known only during the run.
 
         Raises:
             BeamDatasetsError: a split has fewer examples than shards are asked for.
@@ -435,7 +435,7 @@ def _info(
 
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
-    """Checks that neither directory is in the other."""
+    """Checks that the target directory neither is in the directory of the source nor contains it."""
     source_dir = source.dataset_dir
     if target == source_dir:
         raise BeamDatasetsError(
@@ -451,7 +451,7 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
 
 
 def described(builder: ReadOnlyBuilder) -> SourceDataset:
-    """Returns the description of a source for a manifest; without its place, so that copies of it give the same."""
+    """Returns the description of a source for a manifest, without its directory, so that it is equal for copies."""
     name, manifest = (builder.name, builder.config_name, str(builder.version)), builder.manifest
     if manifest is not None:
         return SourceDataset(*name, manifest.digest, "manifest", manifest.source)

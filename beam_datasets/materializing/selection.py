@@ -168,7 +168,7 @@ class Sources:
     names_first: bool = False
 
     def open(self, text: NameOrDir) -> int:
-        """Returns the number of the dataset that a label, a name or a directory means.
+        """Opens the dataset of a label, a name or a directory, unless it is open; returns its number in `opened`.
 
         Raises:
             DatasetNotFoundError: there is none.

@@ -496,7 +496,7 @@ def _count_items(key: str, value: Any) -> NDArray[np.int64]:
 
 
 def _mark_given(side: Any) -> NDArray[np.bool_]:
-    """Returns whether each element of a padded side was there before."""
+    """Returns whether each element of a padded array is a value, not padding."""
     if not isinstance(side, RaggedArray):
         return np.ones(np.shape(side), np.bool_)
     return np.asarray(dense(RaggedArray(np.ones(len(side.flat_values), np.bool_), side.row_lengths), False))

@@ -464,7 +464,7 @@ class DatasetDataProvider:
         return None
 
     def _shuffled(self) -> Iterator[Record]:
-        """Yields the records of the epoch that are left."""
+        """Yields the remaining records of the epoch."""
         checkpoint = self._checkpoint()
         order = range(len(self._files)) if self._seed is None else file_order(len(self._files), self._seed, self._epoch)
         readers = self._readers = _Readers(self._files, order, self._dataset.reader, checkpoint)
@@ -483,7 +483,7 @@ class DatasetDataProvider:
         return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
 
     def _checkpoint(self) -> PassCheckpoint:
-        """Returns the last known place of the readers before all records that are yet to be provided."""
+        """Returns the last position of the readers that is before all records that are still to be returned."""
         first = self._shuffle(self._epoch).first_source(self._position)
         checkpoints = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
         return [checkpoint for checkpoint in checkpoints if checkpoint["position"] <= first][-1]

@@ -85,7 +85,7 @@ def content(
 
 
 def _overview(features: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns a row for each feature: where to look first."""
+    """Returns the overview table as HTML: a row with the main facts of each feature."""
     several = any(len(parts) > 1 for parts in features.values())
     heads = ["type", "missing", "distinct", *(["drift"] if several else []), "notes"]
     lines = []
@@ -268,7 +268,7 @@ def _plots(parts: Mapping[str, dict[str, Any] | None], example_url: Callable[[st
 
 
 def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
-    """Returns number of the slice -> its name, and what is known of its values, items, bytes, ..."""
+    """Returns {number of the slice: (label, statistics of its values, or of its items, bytes, ... as `name` says)}."""
     spreads = {
         index: (label, part if name == "values" else part[name])
         for index, (label, part) in enumerate(parts.items())
@@ -419,7 +419,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], quantity: 
 
 
 def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
-    """Returns the shares of a histogram's numbers in other bars, as if each of its bars were even."""
+    """Returns the shares of a histogram's numbers in bars with other edges; each old bar is taken as evenly filled."""
     base = edges[0] if _is_whole(edges) else 0  # different large integers are equal as floats
     bin_edges, common = (np.array([edge - base for edge in each], float) for each in (histogram["edges"], edges))
     counts = np.array(histogram["counts"], float)

@@ -154,7 +154,7 @@ def saved_path(directory: str) -> str:
 
 
 def save(statistics: Statistics) -> str:
-    """Saves the statistics of a whole dataset, and returns where.
+    """Saves the statistics of a whole dataset, and returns the path of the file.
 
     Raises:
         StorageError: they cannot be written.
@@ -166,9 +166,9 @@ def save(statistics: Statistics) -> str:
 
 
 def read_saved(request: StatisticsRequest) -> Statistics | None:
-    """Returns the saved statistics of a whole dataset; None if there are none, or not of this digest and format.
+    """Returns the saved statistics of a whole dataset; None if there are none of this digest and format.
 
-    Neither are they returned if they lack a feature whose class is known now.
+    Also returns None if they lack a feature whose class is known by now.
     """
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))

@@ -449,7 +449,7 @@ class StatisticsRequest:
     whole: bool
 
     def runs(self) -> Iterator[ShardRange]:
-        """Yields the runs of all slices, each a range."""
+        """Yields each run of records of all slices as a range."""
         for number, (_, runs) in enumerate(self.slices):
             first = 0
             for run in runs:
@@ -552,7 +552,7 @@ def cut(shard_range: ShardRange, request: StatisticsRequest, range_bytes: int) -
 
 
 def gather(shard_range: ShardRange, request: StatisticsRequest) -> Gathered:
-    """Returns the statistics of a range.
+    """Returns the statistics of one range of records.
 
     Raises:
         StorageError: the shard cannot be read.

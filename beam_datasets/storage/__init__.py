@@ -83,7 +83,7 @@ def make_dirs(path: PathLike) -> None:
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """Returns the whole file.
+    """Returns the content of a file.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -154,7 +154,7 @@ def create_bytes(path: PathLike, data: Buffer) -> None:
 
 
 def check_can_create(path: PathLike) -> None:
-    """Checks that files can be created there only if they do not exist, which publishing needs.
+    """Checks that creating a file in this directory fails if the file exists, on which publishing relies.
 
     Raises:
         StorageError: the storage cannot do that: a web server, or a file system that is used through fsspec.
@@ -276,7 +276,7 @@ def remove_empty_dir(path: PathLike) -> None:
 
 @contextlib.contextmanager
 def empty_new_dirs_removed(*paths_below: PathLike) -> Iterator[None]:
-    """Removes in the end the empty local directories above some paths that did not exist before."""
+    """Context manager: at the end, removes empty local directories above some paths that did not exist before."""
     new: list[str] = []
     for path in paths_below:
         directory = paths.normalize(path)
@@ -291,7 +291,7 @@ def empty_new_dirs_removed(*paths_below: PathLike) -> Iterator[None]:
 
 
 def rename_dir(source: PathLike, target: PathLike) -> None:
-    """Renames a local directory, in one step; directories above the target are made.
+    """Renames a local directory in one step; creates the directories above the target.
 
     All files below it, and it itself, are on the disk before (fsync), and the directories above after.
 
@@ -404,10 +404,11 @@ def has_wildcard(path: PathLike) -> bool:
 
 
 def glob(pattern: PathLike) -> list[str]:
-    """Returns the paths that exist and match a pattern, sorted; none where nothing does.
+    """Returns the existing paths that match a pattern, sorted; [] if none match.
 
-    `*` stands for any letters but `/`, `?` for one, `[...]` for one of several, as in a shell; `[*]` is a star itself.
-    A name that begins with a dot is found only where its part of the pattern does, so unfinished files are not.
+    As in a shell, `*` stands for any characters but `/`, `?` for one character, and `[...]` for one of several; `[*]`
+    is a literal star. A name that begins with a dot matches only a pattern that begins with a dot, so unfinished files
+    do not match.
 
     Raises:
         StorageError: a directory cannot be listed, or the name of a bucket is a pattern.

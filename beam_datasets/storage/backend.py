@@ -200,7 +200,7 @@ class Requests(NamedTuple):
 
 
 def sum_requests(requests: Iterable[Requests]) -> Requests:
-    """Returns the sums."""
+    """Returns the sum of each count over several `Requests`."""
     return functools.reduce(Requests.plus, requests, Requests())
 
 
@@ -209,7 +209,7 @@ _lock = threading.Lock()
 
 
 def _begin_anew() -> None:
-    """Forgets, in a process that was forked, what the other one has counted; a thread may have held the lock."""
+    """Resets the counts and their lock in a forked process, as another thread of its parent may have held the lock."""
     global _lock, _taken_seconds
     _lock, _taken_seconds = threading.Lock(), 0.0
     _counted[:] = 0, 0, 0, 0
@@ -229,14 +229,14 @@ def take_requests() -> Requests:
 
 
 def count_read(num_bytes: int, number: int = 1) -> None:
-    """Counts reads."""
+    """Adds read requests and their bytes to the counts of this process."""
     with _lock:
         _counted[0] += number
         _counted[1] += num_bytes
 
 
 def count_write(num_bytes: int, number: int = 1) -> None:
-    """Counts writes."""
+    """Adds write requests and their bytes to the counts of this process."""
     with _lock:
         _counted[2] += number
         _counted[3] += num_bytes

@@ -133,7 +133,7 @@ class CachedReader(Reader):
             yield parts[0] if len(parts) == 1 else b"".join(parts)
 
     def fetch(self, numbers: Sequence[int]) -> bool:
-        """Fetches those of these pieces that have no file; returns whether all have one now."""
+        """Downloads the pieces of these numbers that are not in the cache; returns whether all are in it now."""
         with _fetching:
             missing = [number for number in numbers if not self.is_near(number * PIECE_BYTES)]
             return all(is_kept for _, _, is_kept in self._get(missing))
@@ -167,7 +167,7 @@ class CachedReader(Reader):
         return os.path.exists(self._cache.path(self._key, start // PIECE_BYTES))
 
     def read_anew(self, start: int, stop: int) -> Buffer | None:
-        """Asks the store for the range, and removes its pieces: they may be as they were received, but changed."""
+        """Reads the range from the store again, and removes its pieces from the cache, whose files may be damaged."""
         for number in _pieces_of(start, stop):
             self._cache.remove(self._key, number)
         return self._reader.read_anew(start, stop)

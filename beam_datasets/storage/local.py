@@ -123,7 +123,7 @@ class LocalWriter(Writer):
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
 
     def write(self, buffers: Iterable[Buffer]) -> None:
-        """Appends the buffers; on an error the temporary file is gone."""
+        """Appends the buffers; removes the temporary file on an error."""
         with _naming_path(self.path, self.abort):
             if isinstance(buffers, list) and len(buffers) > 1:
                 self._file.flush()
@@ -136,14 +136,14 @@ class LocalWriter(Writer):
                     call(self._file.fileno(), 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def commit(self) -> None:
-        """Renames; on an error the temporary file is gone."""
+        """Gives the file its final name; removes the temporary file on an error."""
         with _naming_path(self.path, self.abort):
             count_write(self._file.tell())
             self._file.close()
             os.replace(self._temporary, self.path)
 
     def commit_new(self) -> None:
-        """Puts the file in its place if none exists, in one step.
+        """Gives the file its final name in one step, unless a file with this name exists.
 
         Raises:
             PathExistsError: there is one.
@@ -195,7 +195,7 @@ def is_dir(path: str) -> bool:
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """Returns the status of a path; None if nothing is there. That this user may not know is an error."""
+    """Returns the status of a path; None if it does not exist. Raises an error without permission to know."""
     try:
         return os.stat(path)
     except PermissionError as error:
@@ -228,7 +228,7 @@ def make_dirs(path: str) -> None:
 
 
 def read_bytes(path: str) -> bytes:
-    """Returns the whole file."""
+    """Returns the content of a file."""
     is_given = path.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin"))  # as a shell passes <(command), and pipes
     opener = None if is_given else _open_regular
     with _naming_path(path), open(path, "rb", buffering=0, opener=opener) as file:
@@ -273,7 +273,7 @@ def create_bytes(path: str, data: Buffer) -> None:
 
 
 def _create_in_place(path: str, data: Buffer) -> None:
-    """Does so on a file system without hard links: still only one can create it, but a reader may see a part."""
+    """Creates a file on a file system without hard links: only one process can do so, but readers may see a part."""
     with _naming_path(path):
         file = open(path, "xb")  # noqa: SIM115
     with _naming_path(path, lambda: remove(path)), file:
@@ -330,7 +330,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Renames a directory to a temporary name, then removes it; again if another process makes it again meanwhile."""
+    """Removes a directory, if it exists: renames it first; repeats this if another process creates it again."""
     for _ in range(_REMOVALS):
         trash = _temporary_in(os.path.dirname(path))
         with _naming_path(path):
@@ -354,7 +354,7 @@ def remove_tree(path: str) -> None:
 
 
 def rename_dir(source: str, target: str) -> None:
-    """Renames a directory, with all of it on the disk before, and the directories above the target after."""
+    """Renames a directory; syncs its content to the disk before, and the directories above the target after."""
     _sync([os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names])
     _sync([folder for folder, _, _ in os.walk(source)])
     try:
@@ -444,7 +444,7 @@ def _stat_regular(path: str) -> os.stat_result:
 
 @contextlib.contextmanager
 def _naming_path(path: str, undo: Callable[[], object] | None = None) -> Iterator[None]:
-    """Makes an OSError an error of the project that names the path; calls `undo` on any error."""
+    """Context manager: converts an OSError to an error of this package with the path; calls `undo` on any error."""
     try:
         yield
     except BaseException as error:

@@ -222,7 +222,7 @@ def create_bytes(path: str, data: Buffer) -> None:
 
 
 def copy(source: str, target: str, *, overwrite: bool) -> bool:
-    """Has the store copy an object; returns whether it does, which it does not with one that is too large.
+    """Copies an object within the store; returns False if the object is too large for that.
 
     Raises:
         PathExistsError: the target exists, and `overwrite` is False.
@@ -371,7 +371,7 @@ def _is_unencrypted(address: object) -> bool:
 
 @contextlib.contextmanager
 def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
-    """Makes an error of the options one that says so; the libraries' own may show what an option holds."""
+    """Context manager: converts errors about options, so that the message contains no value of an option."""
     from obstore import exceptions
 
     try:
@@ -414,7 +414,7 @@ def _is_web(path: str) -> bool:
 
 
 def _join_buffers(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
-    """Yields the buffers joined to pieces of at least `enough` bytes, so that a write is not a call a record."""
+    """Yields the buffers joined to pieces of at least `enough` bytes, to write many records per call."""
     waiting: list[Buffer] = []
     num_bytes = 0
     for buffer in buffers:
@@ -432,7 +432,7 @@ class _CutError(StorageError):
 
 
 def _read_again(path: str, read: Callable[[], T]) -> T:
-    """Returns the result of `read`; if an answer was cut off, calls it again, as obstore does for other failures."""
+    """Returns the result of `read`; calls it again if the response was cut off, which obstore does not retry."""
     for number in range(_MAX_ATTEMPTS):
         try:
             with _naming_object(path):
@@ -461,7 +461,7 @@ def _call_with_retries(path: str, call: Callable[[int], None]) -> None:
 
 @contextlib.contextmanager
 def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[None]:
-    """Makes an error of obstore an error of the project that names the path, and shows no value of its options."""
+    """Context manager: converts an error of obstore to one of this package with the path and no values of options."""
     from obstore import exceptions
 
     options = options or options_of(path)

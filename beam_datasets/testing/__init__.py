@@ -36,7 +36,7 @@ class FakeDownloads(DownloadSettings):
     check: bool = False
 
     def manager(self) -> DownloadManager:
-        """Returns the manager."""
+        """Returns a `DownloadManager` whose downloads are the local files of the test."""
         return _FakeManager(self)
 
 
@@ -195,7 +195,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
 
 
 def _comparable(example: Any) -> Any:
-    """Returns a value that equal examples share."""
+    """Returns a hashable value that is equal for equal examples."""
     if isinstance(example, Mapping):
         return tuple((name, _comparable(value)) for name, value in sorted(example.items()))
     if isinstance(example, (list, tuple)):

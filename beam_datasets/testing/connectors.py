@@ -79,7 +79,7 @@ def _can_be_encoded(tree: Any) -> bool:
 
 
 def _round_trip(feature: Any, value: Any) -> Any:
-    """Returns a value as it is read after it was encoded."""
+    """Returns the value that is decoded after encoding a value."""
     tree = F.FeaturesDict({"value": feature})
     encode = F.compile_encoder(tree)
     record = encode({"value": value})

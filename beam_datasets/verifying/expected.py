@@ -69,7 +69,7 @@ class Expected:
     """
 
     def __init__(self, directory: str) -> None:
-        """Reads the small files; see `read_expected`."""
+        """Reads the small files of a version and compares them with each other; see `read_expected`."""
         self.directory = directory
         self._texts: dict[str, bytes | None] = {}
         self._found: dict[str, Finding] = {}
@@ -423,7 +423,7 @@ class Lost:
 
     @classmethod
     def from_text(cls, text: str) -> Lost:
-        """Parses what `str` returns."""
+        """Returns the range that `str` of a `Lost` describes."""
         split, _, numbers = text.removesuffix("]").rpartition("[")
         start, stop = map(int, numbers.split(":"))
         return cls(split, start, stop)
@@ -535,7 +535,7 @@ class Report:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Report:
-        """Parses what `to_json` returns."""
+        """Returns the report of the JSON values of `to_json`."""
         return cls(
             dataset=value["dataset"],
             directory=value["directory"],

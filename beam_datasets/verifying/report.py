@@ -307,7 +307,7 @@ class _Shard:
             yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
 
     def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
-        """Returns the problem of an index that is not the published one."""
+        """Returns the problem of an index whose content is not the published one."""
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
             reasons.append(self._difference(index, index.mismatch))
@@ -317,7 +317,12 @@ class _Shard:
         return f"its CRC-32C is {index_crc:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts, at: Mismatch) -> str:
-        """Returns the text about an index that does not fit its shard; `at` is the first difference."""
+        """Returns the text about an index that does not fit its shard.
+
+        Args:
+            index: the facts of the index.
+            at: the first difference between the two.
+        """
         if index.num_records != self.facts.num_records:
             return f"it has {index.num_records} records, but the shard has {self.facts.num_records}"
         return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.found}"
@@ -340,7 +345,7 @@ def _of_num_bytes(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator
 
 
 def _of_key_order(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
-    """Yields the findings about the sort keys of the indexes of a split that are the published ones."""
+    """Yields findings about the order of the sort keys in the intact indexes of a split."""
     columns = split.columns
     published = columns.index_crc32c if columns is not None else [None] * len(facts)
     starts = split.starts if split.num_examples is not None else [0] * len(facts)

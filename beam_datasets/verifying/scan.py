@@ -210,7 +210,10 @@ class RecordChecks:
                 problems.setdefault(number, self._named(record, error))
 
     def _named(self, record: bytes, error: Exception) -> tuple[str, str]:
-        """Returns the kind of a damage, and what is wrong: a record that fits the features has damaged values."""
+        """Returns (kind of a damage, problem) of a record that fails a check.
+
+        The kind is 'example' if the record is not an Example or does not fit the features, and 'value' otherwise.
+        """
         if isinstance(error, ExampleError):
             return "example", f"the record is not a tf.train.Example: {error}"
         try:
@@ -319,7 +322,7 @@ class _Walk:
             self.mismatch = Mismatch(self.num_records, indexed, self._reader.size)
 
     def _add(self, chunk: tfrecord.Chunk) -> None:
-        """Adds good records."""
+        """Adds the records of an intact chunk to the counts."""
         self._compare_with_index(chunk)
         self.crc32c = crc32c(chunk.buffer, self.crc32c)
         self._check_records(chunk)

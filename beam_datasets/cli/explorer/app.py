@@ -233,7 +233,7 @@ class PendingStatistics:
         )
 
     def wait(self, seconds: float, *, may_retry: bool) -> bool:
-        """Waits for the statistics, for some seconds, and returns whether they are there.
+        """Waits up to `seconds` for the statistics, and returns whether they are complete.
 
         Raises:
             BeamDatasetsError: they cannot be computed; if `may_retry`, the next call tries again.
@@ -251,7 +251,7 @@ class PendingStatistics:
         return self.found is not None
 
     def _run(self) -> None:
-        """Computes the statistics, and keeps the result, or the error for the next call of `wait`."""
+        """Computes the statistics, and stores the result, or the error that the next call of `wait` raises."""
         try:
             self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for

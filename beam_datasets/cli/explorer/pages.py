@@ -68,7 +68,7 @@ class Catalogue:
     directory: str = ""
 
     def open(self, name: str) -> ReadOnlyBuilder:
-        """Returns the version of a name; a path is not a name.
+        """Opens the version of a name, not of a path.
 
         Raises:
             DatasetNotFoundError, ValueError: there is none.
@@ -117,7 +117,12 @@ class Catalogue:
 
 
 def _slice_parts(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
-    """Returns the parts of some positions of a slice, of which all parts are given."""
+    """Returns the parts of a slice that contain some positions of it.
+
+    Args:
+        parts: all parts of the slice, in order.
+        rows: positions in the slice, from 0.
+    """
     selected, first = [], 0
     for part in parts:
         start, stop = (
@@ -157,7 +162,10 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
 
 
 def _siblings(info: DatasetInfo, root: str | None) -> dict[str, list[str]]:
-    """Returns the versions of a dataset's config, and the newest version of each other config; none without a root."""
+    """Returns {'versions': [...], 'configs': [...]}: the versions of this config, and the newest of each other config.
+
+    The lists are empty without a root.
+    """
     by_config: dict[str, list[str]] = {}
     for name in [] if root is None else catalog.list_published(info.name, root):
         by_config.setdefault(name.rpartition(":")[0], []).append(name)
@@ -166,7 +174,10 @@ def _siblings(info: DatasetInfo, root: str | None) -> dict[str, list[str]]:
 
 
 def _shard_bars(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
-    """Returns bars of the examples of a split's shards, each of the largest of some if there are many."""
+    """Returns {'lengths': ascending, 'bars': ..., 'largest': size as text} of the shards of a split.
+
+    `lengths` and `bars` are numbers of examples; of many shards, each bar is the largest of several.
+    """
     lengths = list(map(int, published.info.splits[split].shard_lengths))
     each = -(-len(lengths) // _MAX_BARS) or 1
     sizes = published.manifest.splits[split].num_bytes if published.manifest else ()
@@ -178,7 +189,11 @@ def _shard_bars(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
 
 
 def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
-    """Returns the facts of a lineage, and its sources with theirs."""
+    """Returns {'facts': texts, 'sources': [dict of each source]} of a lineage.
+
+    A source has 'name', 'digest', 'known' (whether the explorer can open it) and 'lineage', which is None or such a
+    dict.
+    """
     sources = []
     for source in lineage.datasets:
         inner = source.source and Lineage.from_json(source.source, path=f"the lineage of {source.full_name}")
@@ -311,7 +326,15 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
 
 
 def _value_to_text(value: Any, leaf: Any) -> dict[str, Any]:
-    """Returns the text of a value up to a limit, and how many characters of a text are left out; {} for scalars."""
+    """Returns {'whole': text, 'more': number of characters that are left out} of a decoded value.
+
+    The text has at most `MAX_TEXT` characters of a text, or a limited number of items of an array or list. Returns {}
+    for a scalar.
+
+    Args:
+        value: the decoded value.
+        leaf: its feature.
+    """
     if isinstance(value, (bytes, str)):
         text = decoded(value)
         return {"whole": text[:MAX_TEXT], "more": max(len(text) - MAX_TEXT, 0)}
@@ -377,9 +400,9 @@ def stored_features(features: FeatureConnector) -> Any:
 
 
 def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
-    """Returns the images or sounds of a value: `item` counts them, `note` describes one that is not shown.
+    """Returns a dict for each image or sound of a value: its number `item`, and `note`, why it is not shown or ''.
 
-    None for a value of another kind.
+    Returns None if the feature is neither an image nor a sound.
     """
     if isinstance(leaf, SOUNDS):
         return [{"item": 0, "note": ""}] if isinstance(value, (bytes, np.ndarray)) else None
@@ -389,7 +412,7 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
 
 
 def _unfit(data: bytes) -> str:
-    """Returns why an image is not decoded; '' for one that is."""
+    """Returns the reason why an image is not shown, such as its size; '' if it is shown."""
     if (size := image_size(data)) is None:  # Pillow refuses the largest ones, too
         return "damaged, or too large to be shown"
     height, width, _ = size
