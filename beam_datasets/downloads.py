@@ -660,7 +660,7 @@ def _check_end_of_tar(archive: tarfile.TarFile, content: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Context manager: provides a path beside the target; its file replaces the target at the end if no error occurred."""
+    """Context manager: provides a path beside the target; without an error, its file replaces the target at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     directory = tempfile.mkdtemp(prefix=f".{target.name[-40:]}.", dir=target.parent)
     try:

@@ -302,7 +302,7 @@ def _integer_converter(kind: str) -> Convert:
 
 
 def _float(field: Field, path: str) -> Convert:
-    """Returns the converter of numbers; it rejects numbers that the type does not hold exactly, unless it is float32."""
+    """Returns the converter of numbers; it rejects those that the type does not hold exactly; a given float32 rounds."""
     packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
     keeps = partial(survives, kind=field.kind)
 
