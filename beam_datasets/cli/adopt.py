@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_datasets.cli.options import Command, UsageError, as_usage_errors
+from beam_datasets.cli.options import Command, Flag, Option, UsageError, as_usage_errors
 from beam_datasets.cli.printing import say, splits_table
 
 COMMAND = Command(
     "adopt",
     "Makes a dataset of TFRecord files. Every record is checked; nothing that exists is overwritten.",
-    """
-pattern  the files, with *, ? and [...]; their names say the split, else it is train
---split NAME=PATTERN...  the files of a split; can be repeated
---features FILE  what the records hold: a features.json
---name NAME  of the dataset; default: as the names of the files say
---version VERSION  of the dataset; default: the directory's name, or 1.0.0
---data_dir DATA_DIR  copy the files to a directory <data_dir>/<name>/<version>; default: the files stay where they are
---description DESCRIPTION  of the dataset
---ordered  the order of the examples means something
-""",
-    settings={
-        "pattern": {"action": "store", "nargs": "*"},
-        "--features": {"required": True},
-    },
+    (
+        Option(
+            "pattern",
+            help="the files, with *, ? and [...]; their names say the split, else it is train",
+            repeated=True,
+        ),
+        Option("--split", "NAME=PATTERN", "the files of a split; can be repeated", repeated=True),
+        Option("--features", "FILE", "what the records hold: a features.json", required=True),
+        Option("--name", "NAME", "of the dataset; default: as the names of the files say"),
+        Option("--version", "VERSION", "of the dataset; default: the directory's name, or 1.0.0"),
+        Option(
+            "--data_dir",
+            "DATA_DIR",
+            "copy the files to a directory <data_dir>/<name>/<version>; default: the files stay where they are",
+        ),
+        Option("--description", "DESCRIPTION", "of the dataset"),
+        Flag("--ordered", "the order of the examples means something"),
+    ),
 )
 
 

@@ -15,6 +15,9 @@ from beam_datasets.cli.options import (
     SHARDS,
     SOURCES,
     Command,
+    Flag,
+    Group,
+    Option,
     UsageError,
     as_usage_errors,
     given,
@@ -39,30 +42,69 @@ generating all examples anew would give. Records are not decoded. If nothing cha
 
   beam-datasets append clicks --data_dir data --from incoming/day_2/1.0.0 --on_duplicate skip_identical
   beam-datasets append clicks --data_dir data --delete takedown.txt --dry_run""",
-    f"""
-dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
---from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py,
-  package.module:Class, or a format of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It
-  is built in a temporary directory, also by --dry_run, of files of which the published version was not built. A builder
-  with a config of the dataset's name means that one. Can be repeated
---split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
-  appended to the one of its name
---union_features  features that one of the datasets lacks may be missing in the next version; else they are an error
---take_changed  of files: also those that have changed since the published version was built of them
---compare_checksums  of files: compare the checksums of all, also of those with the same size and time
---new_splits  add splits that the published version lacks; otherwise they are an error
---version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
-  Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
---on_duplicate {{error,keep_old,replace,skip_identical}}  what to do about a key that exists: fail (the default), keep
-  the published example, take the new one, or keep it if the records are equal and fail if not
---delete FILE...  keys whose examples are left out, published and new ones; one a line, in UTF-8. Can be repeated
-{SOURCES}
-{SHARDS}
---share_shards  link the published shards in which nothing changes, or let the store copy them, instead of writing all:
-  of splits without changes, and of datasets with integer keys in their order (disable_shuffling)
-""",
+    (
+        Option("dataset", "NAME_OR_DIR", "name[/config][:version], or the directory of a version"),
+        Option(
+            "--from",
+            "SOURCE",
+            "what is appended: a published dataset (name or directory), or a builder (path/to/file.py, "
+            "package.module:Class, or a format of files such as jsonl) with its options, as --pattern "
+            "'logs/*.jsonl' --key id. It is built in a temporary directory, also by --dry_run, of files of which "
+            "the published version was not built. A builder with a config of the dataset's name means that one. "
+            "Can be repeated",
+            repeated=True,
+            dest="new",
+        ),
+        Option(
+            "--split",
+            "[NAME=]EXPRESSION",
+            "what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each appended to the "
+            "one of its name",
+            repeated=True,
+        ),
+        Flag(
+            "--union_features",
+            "features that one of the datasets lacks may be missing in the next version; else they are an error",
+        ),
+        Flag(
+            "--take_changed",
+            "of files: also those that have changed since the published version was built of them",
+        ),
+        Flag(
+            "--compare_checksums",
+            "of files: compare the checksums of all, also of those with the same size and time",
+        ),
+        Flag("--new_splits", "add splits that the published version lacks; otherwise they are an error"),
+        Option(
+            "--version",
+            "VERSION",
+            "of the result: 'next' (the default), the lowest that the change allows, or one that is not lower. "
+            "Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0",
+        ),
+        Option(
+            "--on_duplicate",
+            help="what to do about a key that exists: fail (the default), keep the published example, take the new "
+            "one, or keep it if the records are equal and fail if not",
+            choices=("error", "keep_old", "replace", "skip_identical"),
+        ),
+        Option(
+            "--delete",
+            "FILE",
+            "keys whose examples are left out, published and new ones; one a line, in UTF-8. Can be repeated",
+            repeated=True,
+        ),
+        *SOURCES,
+        Group(
+            SHARDS.title,
+            *SHARDS.options,
+            Flag(
+                "--share_shards",
+                "link the published shards in which nothing changes, or let the store copy them, instead of writing "
+                "all: of splits without changes, and of datasets with integer keys in their order (disable_shuffling)",
+            ),
+        ),
+    ),
     usage="NAME_OR_DIR --from SOURCE [options] [options of a builder]",
-    settings={"--from": {"dest": "new"}},
 )
 _KEYS = {  # by what `AppendPlan.deletions` has for a key
     True: "deleted keys",

@@ -19,13 +19,17 @@ from beam_datasets.cli.options import (
     DATA_DIR,
     ENGINE,
     SHARDS,
-    STORAGE,
     Command,
+    Flag,
+    Group,
+    Option,
     UsageError,
     as_usage_errors,
     engine_options,
     given,
     parse_with_beam,
+    storage_options,
+    whole_number,
     with_underscores,
 )
 from beam_datasets.cli.printing import progress_bars, progress_lines, say, splits_table, table
@@ -50,38 +54,81 @@ Generates a dataset and publishes it.
 NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version], or a directory with the file of
 one builder; without it, the current directory.
 Without --runner it runs on this machine, a worker process a core.""",
-    f"""
-dataset NAME_OR_FILE
-{DATA_DIR}
---config NAME  a config, if NAME_OR_FILE has none
---storage{STORAGE.format("the store of --data_dir")}
---dry_run  print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source is encoded
---sample SHARE  of the source, for --dry_run; default: 0.01
---trial N  build the first N examples of each split in a temporary place, show them, and publish nothing
---overwrite  build a published version again; it is replaced when the new one is complete. On local disks; asks before
---yes  replace the published version of --overwrite without asking, as is needed where there is no terminal
---skip_published  succeed if the version is already published
---check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
-  more than features or data keep, publish nothing, and keep the result to be published under another
---resume [changed]  reuse what failed runs of this version had finished; refused if the dataset's code or options have
-  changed since, unless --resume changed. A run with this option keeps what it has finished if it fails
---check_images HOW  check the files of images by their structure (the default), or decode each
-{SHARDS.strip()}
---max_examples_per_split N  keep the N of the lowest hashes
---ignore_duplicates  keep one example of each key
---download_dir DIR  where downloads are kept, which workers must see; by default `downloads` in --data_dir
---manual_dir DIR  what cannot be downloaded and was put there by hand; by default `manual` in --download_dir
---register_checksums  record the checksums of downloads in checksums.tsv beside the builder, instead of checking them
---force_checksums  refuse downloads without a recorded checksum
---no_verify_ssl  accept any certificate of the servers of downloads
-{ENGINE}
-""",
+    (
+        Option("dataset", "NAME_OR_FILE"),
+        DATA_DIR,
+        Option("--config", "NAME", "a config, if NAME_OR_FILE has none"),
+        storage_options("--storage_options", "the store of --data_dir"),
+        Flag(
+            "--dry_run",
+            "print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source "
+            "is encoded",
+        ),
+        Option("--sample", "SHARE", "of the source, for --dry_run; default: 0.01"),
+        Option(
+            "--trial",
+            "N",
+            "build the first N examples of each split in a temporary place, show them, and publish nothing",
+            type=whole_number,
+        ),
+        Flag(
+            "--overwrite",
+            "build a published version again; it is replaced when the new one is complete. On local disks; asks before",
+        ),
+        Flag(
+            "--yes",
+            "replace the published version of --overwrite without asking, as is needed where there is no terminal",
+        ),
+        Flag("--skip_published", "succeed if the version is already published"),
+        Option(
+            "--check_against",
+            "VERSION",
+            "compare with a published version, by default the highest one below; if the number promises more than "
+            "features or data keep, publish nothing, and keep the result to be published under another",
+            value_is_optional=True,
+            const="latest",
+        ),
+        Option(
+            "--resume",
+            "changed",
+            "reuse what failed runs of this version had finished; refused if the dataset's code or options have "
+            "changed since, unless --resume changed. A run with this option keeps what it has finished if it "
+            "fails",
+            value_is_optional=True,
+            const=True,
+            choices=(True, "changed"),
+        ),
+        Option(
+            "--check_images",
+            "HOW",
+            "check the files of images by their structure (the default), or decode each",
+            choices=("structure", "decode"),
+        ),
+        Group(
+            SHARDS.title,
+            *SHARDS.options,
+            Option("--max_examples_per_split", "N", "keep the N of the lowest hashes", type=whole_number),
+            Flag("--ignore_duplicates", "keep one example of each key"),
+            Option(
+                "--download_dir",
+                "DIR",
+                "where downloads are kept, which workers must see; by default `downloads` in --data_dir",
+            ),
+            Option(
+                "--manual_dir",
+                "DIR",
+                "what cannot be downloaded and was put there by hand; by default `manual` in --download_dir",
+            ),
+            Flag(
+                "--register_checksums",
+                "record the checksums of downloads in checksums.tsv beside the builder, instead of checking them",
+            ),
+            Flag("--force_checksums", "refuse downloads without a recorded checksum"),
+            Flag("--no_verify_ssl", "accept any certificate of the servers of downloads"),
+        ),
+        ENGINE,
+    ),
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
-    settings={
-        "--check_against": {"const": "latest"},
-        "--resume": {"const": True, "choices": [True, "changed"]},
-        "--check_images": {"choices": ["structure", "decode"]},
-    },
 )
 
 

@@ -33,7 +33,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
     completers["DATASET"] = _datasets
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
-    completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
+    completers |= dict.fromkeys(("SPLIT", "SLICE", "[NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
     subparsers = parser.add_subparsers()

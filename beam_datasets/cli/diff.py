@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, Flag, Option, UsageError, whole_number
 from beam_datasets.cli.printing import line_width, progress_bar, say, table
 from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, diff
 from beam_datasets.diffing.diffing import open_versions
@@ -25,16 +25,21 @@ the same data, MINOR if features were added and every slice has the same example
 
 The exit code is 0 if the number of NEW suffices, 1 if it is too low for the changes, and 2 if the two cannot be
 compared.""",
-    f"""
-old OLD  name[/config]:version, or the directory of a version
-new NEW  the version after it, likewise
-{DATA_DIR}
-{STORAGE_OPTIONS}
---split SPLIT...  compare this split only; may be repeated
---examples N  how many to show of each kind of difference; default 3
---json  print it as JSON
-""",
-    settings={"--examples": {"default": 3}},
+    (
+        Option("old", "OLD", "name[/config]:version, or the directory of a version"),
+        Option("new", "NEW", "the version after it, likewise"),
+        DATA_DIR,
+        STORAGE_OPTIONS,
+        Option("--split", "SPLIT", "compare this split only; may be repeated", repeated=True),
+        Option(
+            "--examples",
+            "N",
+            "how many to show of each kind of difference; default 3",
+            type=whole_number,
+            default=3,
+        ),
+        Flag("--json", "print it as JSON"),
+    ),
 )
 
 

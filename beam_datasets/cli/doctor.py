@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from beam_datasets import catalog
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, as_usage_errors, engine_options
+from beam_datasets.cli.options import (
+    DATA_DIR,
+    SHARED_DISK,
+    STORAGE_OPTIONS,
+    Command,
+    Option,
+    as_usage_errors,
+    comma_separated,
+    engine_options,
+    whole_number,
+)
 from beam_datasets.cli.printing import say
 from beam_datasets.extras import importing_beam
 
@@ -16,14 +26,19 @@ Examines an engine before a dataset is built on it, and prints each check with i
 data_dir and spill_dir as this machine and the workers see them, packages, clocks, memory.
 
 A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails.""",
-    f"""
-{DATA_DIR}
-{STORAGE_OPTIONS}
---spill_dir DIR  where a build will spill; every worker must see it
---shared_disk  remote workers see this machine's paths
---num_workers N  worker processes of a local run, 0 for one a core
---packages A,B.C  modules that workers must be able to import, such as that of your builder
-""",
+    (
+        DATA_DIR,
+        STORAGE_OPTIONS,
+        Option("--spill_dir", "DIR", "where a build will spill; every worker must see it"),
+        SHARED_DISK,
+        Option("--num_workers", "N", "worker processes of a local run, 0 for one a core", type=whole_number),
+        Option(
+            "--packages",
+            "A,B.C",
+            "modules that workers must be able to import, such as that of your builder",
+            type=comma_separated,
+        ),
+    ),
     usage="[options] [options of Beam]",
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATASET, Command, UsageError
+from beam_datasets.cli.options import DATASET, Command, Flag, Option, UsageError, whole_number
 from beam_datasets.cli.printing import line_width, say, table
 from beam_datasets.display.text import printable, size_text
 from beam_datasets.display.values import feature_lines, to_image
@@ -41,14 +41,13 @@ HEAD = Command(
 The first examples of a split or a slice, in dataset order: example 0 is ds[0].
 
 Values that do not decode are named, with the reason and the record. The exit code is 1 if there are any, else 0.""",
-    f"""
-{DATASET}
---split SPLIT  such as 'train[90%:]+test'; default: the first one
---count|-n N  how many examples; default 3
---json  print them as JSON; stored files and other bytes that are not UTF-8 are {{"b64": "..."}}
---images DIR  write their images as files into a directory
-""",
-    settings={"--count": {"default": 3}},
+    (
+        *DATASET,
+        Option("--split", "SPLIT", "such as 'train[90%:]+test'; default: the first one"),
+        Option("--count", "N", "how many examples; default 3", type=whole_number, default=3, alias="-n"),
+        Flag("--json", 'print them as JSON; stored files and other bytes that are not UTF-8 are {"b64": "..."}'),
+        Option("--images", "DIR", "write their images as files into a directory"),
+    ),
 )
 
 
@@ -213,11 +212,11 @@ _FILLED = "·░▒▓█"  # by the share of a character's examples that is sel
 SLICES = Command(
     "slices",
     "Which files a slice is read from, how many records and bytes of each, and a picture of it.",
-    f"""
-{DATASET}
-slice SLICE  such as 'train[10%:20%]+test'
---json  print all of it as JSON
-""",
+    (
+        *DATASET,
+        Option("slice", "SLICE", "such as 'train[10%:20%]+test'"),
+        Flag("--json", "print all of it as JSON"),
+    ),
 )
 
 

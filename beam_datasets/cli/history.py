@@ -12,15 +12,19 @@ from beam_datasets.cli.options import (
     DATA_DIR,
     STORAGE_OPTIONS,
     Command,
+    Flag,
+    Option,
     UsageError,
     as_usage_errors,
     given,
+    number,
+    whole_number,
     with_underscores,
 )
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import StorageError
-from beam_datasets.generate.leftovers import WEEK, Leftover, find_leftovers, give_up, remove_leftover
+from beam_datasets.generate.leftovers import Leftover, find_leftovers, give_up, remove_leftover
 from beam_datasets.generate.publish import publish_as
 from beam_datasets.materializing.history import add_tag, plan_prune, remove_tag, remove_version
 from beam_datasets.metadata.version import Version
@@ -28,13 +32,13 @@ from beam_datasets.metadata.version import Version
 TAG = Command(
     "tag",
     "Gives a name to a published version, which `beam-datasets prune` keeps then.",
-    f"""
-dataset DATASET  name[/config][:version]; without a version the highest
-tag TAG  letters, digits, '.', '-' and '_'
---remove  take the tag from the version that has it
-{DATA_DIR}
-{STORAGE_OPTIONS}
-""",
+    (
+        Option("dataset", "DATASET", "name[/config][:version]; without a version the highest"),
+        Option("tag", "TAG", "letters, digits, '.', '-' and '_'"),
+        Flag("--remove", "take the tag from the version that has it"),
+        DATA_DIR,
+        STORAGE_OPTIONS,
+    ),
 )
 PRUNE = Command(
     "prune",
@@ -43,15 +47,14 @@ Lists the versions of a dataset that nothing needs, and removes them with --yes.
 the lineage of another dataset in DATA_DIR names.
 
   beam-datasets prune clicks --data_dir data --keep 7 --keep_tagged""",
-    f"""
-dataset DATASET  name[/config]
---keep N  how many of the highest versions stay
---keep_tagged  versions with tags stay; without, an old one with a tag is an error
---yes  remove; without, only list
-{DATA_DIR}
-{STORAGE_OPTIONS}
-""",
-    settings={"--keep": {"required": True}},
+    (
+        Option("dataset", "DATASET", "name[/config]"),
+        Option("--keep", "N", "how many of the highest versions stay", type=whole_number, required=True),
+        Flag("--keep_tagged", "versions with tags stay; without, an old one with a tag is an error"),
+        Flag("--yes", "remove; without, only list"),
+        DATA_DIR,
+        STORAGE_OPTIONS,
+    ),
 )
 
 
@@ -101,12 +104,11 @@ PUBLISH = Command(
     """\
 Publishes a result of build --check_against that was refused, and kept, under the version number that it needs. The
 shards are taken as they are; the metadata is written anew.""",
-    f"""
-result RESULT  directory of the result, as the refusal named it
---version VERSION  the new number, such as 2.0.0
-{STORAGE_OPTIONS}
-""",
-    settings={"--version": {"required": True}},
+    (
+        Option("result", "RESULT", "directory of the result, as the refusal named it"),
+        Option("--version", "VERSION", "the new number, such as 2.0.0", required=True),
+        STORAGE_OPTIONS,
+    ),
 )
 
 
@@ -136,14 +138,13 @@ that is published is touched, and no link is followed.
 Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count
 as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
 be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing.""",
-    f"""
-data_dir DATA_DIR  directory of datasets, or one below it
-{STORAGE_OPTIONS}
---yes  remove what is abandoned; without it, nothing is removed
---abandon RUN  give up the run with this id, which may be alive; removes nothing else
---older_than HOURS  default: 168, a week
-""",
-    settings={"--older_than": {"default": WEEK / _HOUR}},
+    (
+        Option("data_dir", "DATA_DIR", "directory of datasets, or one below it"),
+        STORAGE_OPTIONS,
+        Flag("--yes", "remove what is abandoned; without it, nothing is removed"),
+        Option("--abandon", "RUN", "give up the run with this id, which may be alive; removes nothing else"),
+        Option("--older_than", "HOURS", "default: 168, a week", type=number, default=168.0),
+    ),
 )
 
 

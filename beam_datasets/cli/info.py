@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
+from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command, Flag
 from beam_datasets.cli.printing import say, splits_table, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
@@ -22,21 +22,24 @@ from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_director
 INFO = Command(
     "info",
     "What a published dataset is.",
-    f"""
-{DATASET}
---json  print it as JSON
-""",
+    (
+        *DATASET,
+        Flag("--json", "print it as JSON"),
+    ),
 )
 LIST = Command(
     "list",
     "What is published.",
-    f"""
---versions  also the size of all files of each version, when it was published, its tags, and what it has of which
-  datasets
-{DATA_DIR}
-{STORAGE_OPTIONS}
---json  print it as JSON, split by split
-""",
+    (
+        Flag(
+            "--versions",
+            "also the size of all files of each version, when it was published, its tags, and what it has of "
+            "which datasets",
+        ),
+        DATA_DIR,
+        STORAGE_OPTIONS,
+        Flag("--json", "print it as JSON, split by split"),
+    ),
 )
 
 

@@ -13,13 +13,19 @@ from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     ENGINE,
     SHARDS,
+    SHARED_DISK,
     SOURCES,
-    STORAGE,
     Command,
+    Flag,
+    Group,
+    Option,
     UsageError,
     as_usage_errors,
+    comma_separated,
     engine_options,
     given,
+    storage_options,
+    whole_number,
 )
 from beam_datasets.cli.printing import bytes_bar, say, splits_table, table
 from beam_datasets.cli.resolve import make_importable
@@ -40,23 +46,31 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
   beam-datasets materialize digits --split 'train=train[:80%]' --split 'validation=train[80%:]' --to digits_split
   beam-datasets materialize digits --split 'train+more/digits:train[:10%]' --to joined
   beam-datasets materialize digits --source_data_dir /central --data_dir /mine --num_shards 8""",
-    f"""
-source SOURCE
---split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. SOURCE:train means a split
-  of another dataset. Default: all splits as they are
---to NAME[/CONFIG][:VERSION]  what to write; default, also of each part: as the source
---source LABEL=SOURCE...  another dataset, for expressions
---features A,B.C  keep only these features; can be nested
---filter MODULE:FUNCTION  keep examples of which it returns True; or path/to/file.py:FUNCTION
---where CONDITION  keep examples for which a condition on features holds: "label = 'dog' and length(text) > 100"
---reshuffle SALT  a new order, by this salt and the keys; default: the order is kept
---refuse_repeats  refuse keys that occur more than once in a split
-{SOURCES}
-{SHARDS}
-{ENGINE}
-""",
+    (
+        Option("source", "SOURCE"),
+        Option(
+            "--split",
+            "[NAME=]EXPRESSION",
+            "a split to write, such as 'train=train[:80%]'; can be repeated. SOURCE:train means a split of "
+            "another dataset. Default: all splits as they are",
+            repeated=True,
+        ),
+        Option("--to", "NAME[/CONFIG][:VERSION]", "what to write; default, also of each part: as the source"),
+        Option("--source", "LABEL=SOURCE", "another dataset, for expressions", repeated=True, dest="sources"),
+        Option("--features", "A,B.C", "keep only these features; can be nested", type=comma_separated),
+        Option("--filter", "MODULE:FUNCTION", "keep examples of which it returns True; or path/to/file.py:FUNCTION"),
+        Option(
+            "--where",
+            "CONDITION",
+            "keep examples for which a condition on features holds: \"label = 'dog' and length(text) > 100\"",
+        ),
+        Option("--reshuffle", "SALT", "a new order, by this salt and the keys; default: the order is kept"),
+        Flag("--refuse_repeats", "refuse keys that occur more than once in a split"),
+        *SOURCES,
+        SHARDS,
+        ENGINE,
+    ),
     usage="SOURCE [options] [options of Beam]",
-    settings={"--source": {"dest": "sources"}},
 )
 
 
@@ -175,29 +189,45 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
   beam-datasets export digits --format parquet --to digits_parquet
   beam-datasets export digits --split 'train=train[:10%]' --format jsonl --features label --to some_labels
   beam-datasets export digits --split train --format webdataset --num_shards 8 --to digits_tar""",
-    f"""
-source SOURCE
---format FORMAT  {", ".join(FORMATS)}
---to DIR  the directory to make; nothing that exists is overwritten
---split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. Default: all splits as
-  they are
---data_dir DATA_DIR  root of the datasets: {DATA_DIR_HELP}
---features A,B.C  only these features; can be nested
---binary A,B.C  features whose strings are bytes, not text
---storage{STORAGE.format("the store of --to")}
---source_storage{STORAGE.format("the stores of sources")}
---dry_run  say what would be written, and do nothing
-{SHARDS}
-engine (they change no byte):
---num_workers N  processes of a local run, 0 for one a core; default: this one
---shared_disk  remote workers see this machine's paths
-""",
+    (
+        Option("source", "SOURCE"),
+        Option(
+            "--format",
+            "FORMAT",
+            ", ".join(FORMATS),
+            required=True,
+            choices=tuple(FORMATS),
+        ),
+        Option("--to", "DIR", "the directory to make; nothing that exists is overwritten", required=True),
+        Option(
+            "--split",
+            "[NAME=]EXPRESSION",
+            "a split to write, such as 'train=train[:80%]'; can be repeated. Default: all splits as they are",
+            repeated=True,
+        ),
+        Option(
+            "--data_dir",
+            "DATA_DIR",
+            f"root of the datasets: {DATA_DIR_HELP}",
+        ),
+        Option("--features", "A,B.C", "only these features; can be nested", type=comma_separated),
+        Option("--binary", "A,B.C", "features whose strings are bytes, not text", type=comma_separated, default=()),
+        storage_options("--storage_options", "the store of --to"),
+        storage_options("--source_storage_options", "the stores of sources"),
+        Flag("--dry_run", "say what would be written, and do nothing"),
+        SHARDS,
+        Group(
+            "engine (they change no byte)",
+            Option(
+                "--num_workers",
+                "N",
+                "processes of a local run, 0 for one a core; default: this one",
+                type=whole_number,
+            ),
+            SHARED_DISK,
+        ),
+    ),
     usage="SOURCE --format FORMAT --to DIR [options] [options of Beam]",
-    settings={
-        "--format": {"required": True, "choices": [*FORMATS]},
-        "--to": {"required": True},
-        "--binary": {"default": ()},
-    },
 )
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from beam_datasets.cli.options import Command, UsageError
+from beam_datasets.cli.options import Command, Option, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.metadata.names import check_dataset_name
 
@@ -17,10 +17,10 @@ COMMAND = Command(
     """\
 Makes a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. The
 test passes; before the dataset can be built, replace what is marked by TODO.""",
-    """
-name NAME  the dataset's name, in snake_case
---to DIR  where the directory is made; by default here
-""",
+    (
+        Option("name", "NAME", "the dataset's name, in snake_case"),
+        Option("--to", "DIR", "where the directory is made; by default here"),
+    ),
 )
 _BUILDER = '''"""{title}."""
 

@@ -1,4 +1,4 @@
-"""Commands and their options, declared as tables, and a check of the options that are Beam's."""
+"""Commands and their options as values, and a check of the options that are Beam's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
@@ -27,55 +28,136 @@ class UsageError(Exception):
     """The command line cannot be used; the message gives the reason."""
 
 
-class Command:
-    """A command of `beam-datasets`: its options, written as `--help` shows them.
+@dataclass(frozen=True)
+class Option:
+    """An option of a command, or an argument without an option, as `--help` shows it.
 
-    Each line of `options` is `name METAVAR  help`, with two spaces or more before the help; deeper lines continue it. A
-    name without a metavar is a flag; `METAVAR...` can be repeated, `[METAVAR]` can be left out, `{a,b}` are choices. A
-    metavar of `TYPES` also converts the value. A `|` separates the spellings of an option. A line that ends with a
-    colon begins a group.
-
-    Args:
-        name: name of the command, as typed.
-        description: text that `--help` shows above the options.
-        options: in the order of `--help`.
-        usage: text after the name in the usage line; by default `argparse` makes it of the options.
-        settings: name of an option -> what `argparse` takes besides.
+    Attributes:
+        name: the option, such as "--split"; without dashes it is a positional argument.
+        metavar: the name of the value in `--help`; "" for the name of the option, or for `choices`.
+        help: the description in `--help`.
+        type: converts the text of a value; None keeps the text.
+        choices: the values that are allowed; empty for any.
+        default: the value of an option that is not given.
+        const: the value of an option that is given without a value; `value_is_optional` allows that.
+        dest: the attribute of the parsed options; "" for the name.
+        alias: a short spelling, such as "-n"; "" for none.
+        required: whether the option must be given.
+        repeated: whether it may be given several times, or a positional argument several values: the value is a list.
+        value_is_optional: whether the option may be given without a value, or a positional argument be left out.
     """
 
-    def __init__(
-        self, name: str, description: str, options: str, usage: str = "", settings: Mapping[str, Any] | None = None
-    ) -> None:
-        self.usage = f"beam-datasets {name} {usage}" if usage else None
-        self._name, self._description = f"beam-datasets {name}", description.strip()
-        self._options, self._settings = options, settings or {}
+    name: str
+    metavar: str = ""
+    help: str = ""
+    type: Callable[[str], Any] | None = None
+    choices: Sequence[Any] = ()
+    default: Any = None
+    const: Any = None
+    dest: str = ""
+    alias: str = ""
+    required: bool = False
+    repeated: bool = False
+    value_is_optional: bool = False
+
+    def add_to(self, container: argparse._ActionsContainer) -> argparse.Action:
+        """Adds the option to a parser or to a group of its options."""
+        settings: dict[str, Any] = {"default": self.default, "help": self.help.replace("%", "%%"), "type": self.type}
+        is_positional = not self.name.startswith("-")
+        if self.metavar:
+            settings["metavar"] = self.metavar
+        if self.choices:
+            settings["choices"] = self.choices
+        if self.value_is_optional:
+            settings["nargs"] = "?"
+        if self.repeated:
+            settings |= {"nargs": "*"} if is_positional else {"action": "append"}
+        if not is_positional:
+            settings |= {"required": self.required}
+            settings |= {name: value for name in ("const", "dest") if (value := getattr(self, name))}
+        return container.add_argument(self.name, *filter(None, [self.alias]), **settings)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option without a value. `--x` sets `x`, which is False without it; `--no_x` clears `x`, which is True.
+
+    Attributes:
+        name: the option.
+        help: the description in `--help`.
+    """
+
+    name: str
+    help: str
+
+    def add_to(self, container: argparse._ActionsContainer) -> argparse.Action:
+        """Adds the option to a parser or to a group of its options."""
+        help = self.help.replace("%", "%%")
+        if self.name.startswith("--no_"):
+            return container.add_argument(
+                self.name, action="store_false", dest=self.name.removeprefix("--no_"), help=help
+            )
+        return container.add_argument(self.name, action="store_true", help=help)
+
+
+@dataclass(frozen=True, init=False)
+class Group:
+    """Options under a heading of `--help`.
+
+    Attributes:
+        title: the heading, without a colon.
+        options: the options, in the order of `--help`.
+    """
+
+    title: str
+    options: tuple[Option | Flag, ...]
+
+    def __init__(self, title: str, *options: Option | Flag) -> None:
+        object.__setattr__(self, "title", title)
+        object.__setattr__(self, "options", options)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `beam-datasets`.
+
+    Attributes:
+        name: its name, as typed.
+        description: text that `--help` shows above the options.
+        options: its options and groups of options, in the order of `--help`.
+        usage: text after the name in the usage line; "" for what `argparse` makes of the options.
+    """
+
+    name: str
+    description: str
+    options: Sequence[Option | Flag | Group]
+    usage: str = ""
+
+    @property
+    def usage_line(self) -> str | None:
+        """The usage line; None for what `argparse` makes of the options."""
+        return f"beam-datasets {self.name} {self.usage}" if self.usage else None
 
     def parser(self) -> Parser:
         """Returns a new parser of the options."""
-        parser = Parser(self._name, usage=self.usage, description=self._description)
+        parser = Parser(f"beam-datasets {self.name}", usage=self.usage_line, description=self.description.strip())
         self.add_to(parser)
         return parser
 
     def add_to(self, parser: Parser, completers: Mapping[str, Any] | None = None) -> None:
         """Adds the options to a parser.
 
-        A flag `--no_x` sets `x` to False, which is True without it.
-
         Args:
             parser: changed in place.
             completers: metavar, such as DATASET -> function of argcomplete that completes its values in a shell.
         """
-        group: argparse._ActionsContainer = parser
-        for line in re.sub(r"\n +", " ", self._options.strip()).splitlines():
-            if line.endswith(":"):
-                group = parser.add_argument_group(line[:-1])
-            elif line:
-                names, _, help = line.partition("  ")
-                spellings, _, metavar = names.partition(" ")
-                name = spellings.partition("|")[0]
-                settings = _settings_of(metavar, name) | self._settings.get(name, {})
-                action = group.add_argument(*spellings.split("|"), help=help.strip().replace("%", "%%"), **settings)
-                if completer := (completers or {}).get(metavar.strip("[].")):
+        for item in self.options:
+            container: argparse._ActionsContainer = parser
+            if isinstance(item, Group):
+                container = parser.add_argument_group(item.title)
+            for option in item.options if isinstance(item, Group) else (item,):
+                action = option.add_to(container)
+                if isinstance(option, Option) and (completer := (completers or {}).get(option.metavar)):
                     action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
@@ -90,27 +172,8 @@ class Command:
             UsageError: there are no arguments, or an option is invalid.
         """
         if not args:
-            raise UsageError(f"which dataset? {self.usage}")
+            raise UsageError(f"which dataset? {self.usage_line}")
         return parse_with_beam(self.parser(), args)
-
-
-def _settings_of(metavar: str, name: str = "") -> dict[str, Any]:
-    """Returns the keyword arguments of argparse's `add_argument` for an option with this metavar.
-
-    >>> _settings_of(""), _settings_of("{a,b}"), _settings_of("", "--no_save")
-    ({'action': 'store_true'}, {'choices': ['a', 'b']}, {'action': 'store_false', 'dest': 'save'})
-    """
-    if not metavar and name.startswith("--no_"):
-        return {"action": "store_false", "dest": name.removeprefix("--no_")}
-    if not metavar:
-        return {"action": "store_true"}
-    if metavar.startswith("{"):
-        return {"choices": metavar[1:-1].split(",")}
-    if metavar.endswith("..."):
-        return _settings_of(metavar[:-3]) | {"action": "append"}
-    if metavar.startswith("[") and metavar.endswith("]"):
-        return _settings_of(metavar[1:-1]) | {"nargs": "?"}
-    return {"metavar": metavar, "type": TYPES.get(metavar)}
 
 
 class Parser(argparse.ArgumentParser):
@@ -249,46 +312,56 @@ def read_storage_options(path: str) -> dict[str, Any]:
     return options
 
 
-TYPES = {
-    "N": whole_number,
-    "HOURS": number,
-    "SIZE": size_in_bytes,
-    "A,B.C": comma_separated,
-    "JSON_FILE": read_storage_options,
-}
+def storage_options(name: str, store: str, *, dest: str = "") -> Option:
+    """Returns the option for the options of a store, such as "the store of --data_dir"."""
+    return Option(
+        name,
+        "JSON_FILE",
+        f"options of {store}, as a JSON file: credentials, endpoint, region; default: of the environment",
+        type=read_storage_options,
+        dest=dest,
+    )
+
+
 DATA_DIR_HELP = "directory of the datasets; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
-DATA_DIR = f"--data_dir DATA_DIR  {DATA_DIR_HELP}"
-STORAGE = (
-    "_options JSON_FILE  options of {}, as a JSON file: credentials, endpoint, region; default: of the environment"
+DATA_DIR = Option("--data_dir", "DATA_DIR", DATA_DIR_HELP)
+STORAGE_OPTIONS = storage_options("--storage_options", "the store")
+DATASET = (
+    Option("dataset", "NAME_OR_DIR", "name[/config][:version], or the directory of a version"),
+    DATA_DIR,
+    STORAGE_OPTIONS,
 )
-STORAGE_OPTIONS = "--storage" + STORAGE.format("the store")
-DATASET = f"""
-dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
-{DATA_DIR}
-{STORAGE_OPTIONS}
-""".strip()
-SHARDS = """
-shards (they decide the bytes):
---num_shards N|SPLIT=N...  repeated for each split; default: by the size rule
---min_shard_size SIZE  default 64MiB
---max_shard_size SIZE  default 1GiB
-"""
-SOURCES = f"""
---data_dir DATA_DIR  root for what is written: {DATA_DIR_HELP}
---source_data_dir DIR  root for names of sources; default: --data_dir, then its default
---storage{STORAGE.format("the store of --data_dir")}
---source_storage{STORAGE.format("the stores of sources")}
---dry_run  print what would be read and written, and publish nothing
-""".strip()
+SHARDS = Group(
+    "shards (they decide the bytes)",
+    Option("--num_shards", "N|SPLIT=N", "repeated for each split; default: by the size rule", repeated=True),
+    Option("--min_shard_size", "SIZE", "default 64MiB", type=size_in_bytes),
+    Option("--max_shard_size", "SIZE", "default 1GiB", type=size_in_bytes),
+)
+SOURCES = (
+    Option("--data_dir", "DATA_DIR", f"root for what is written: {DATA_DIR_HELP}"),
+    Option("--source_data_dir", "DIR", "root for names of sources; default: --data_dir, then its default"),
+    storage_options("--storage_options", "the store of --data_dir"),
+    storage_options("--source_storage_options", "the stores of sources"),
+    Flag("--dry_run", "print what would be read and written, and publish nothing"),
+)
 """Options of commands that make a dataset of others."""
-ENGINE = """
-engine (they change no byte):
---num_workers N  worker processes of a local run, 0 for one a core; default: one a core, of materialize this process
---payload {inline,spilled}  how records travel; default: inline on Dataflow, else spilled
---spill_dir DIR  where they spill; every worker must see it
---shared_disk  remote workers see this machine's paths
---no_wait  end when a remote runner has the job
-"""
+SHARED_DISK = Flag("--shared_disk", "remote workers see this machine's paths")
+NO_WAIT = Flag("--no_wait", "end when a remote runner has the job")
+ENGINE = Group(
+    "engine (they change no byte)",
+    Option(
+        "--num_workers",
+        "N",
+        "worker processes of a local run, 0 for one a core; default: one a core, of materialize this process",
+        type=whole_number,
+    ),
+    Option(
+        "--payload", help="how records travel; default: inline on Dataflow, else spilled", choices=("inline", "spilled")
+    ),
+    Option("--spill_dir", "DIR", "where they spill; every worker must see it"),
+    SHARED_DISK,
+    NO_WAIT,
+)
 OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 """Options that `main` reads and removes before it calls a command."""
 

@@ -20,7 +20,7 @@ from beam_datasets.cli.diff import as_json, text_lines
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
 from beam_datasets.cli.info import info_json
-from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.options import STORAGE_OPTIONS, Command, Flag, Option, UsageError
 from beam_datasets.cli.printing import plural, say
 from beam_datasets.diffing import diff
 from beam_datasets.display.text import printable
@@ -42,15 +42,19 @@ rows, what changed between versions, catalog.json, and for each version Croissan
 and ML tools read.
 
 Statistics and changes are computed once: the former are saved beside the datasets, the latter in the site.""",
-    f"""
-data_dir DATA_DIR  the directory of the datasets
---to DIR  where the pages are written, outside of DATA_DIR; existing files are replaced, others stay; required
---url URL  where the pages will be; search engines and tools that read from there need it
---no_statistics  leave out statistics that are not saved
---no_changes  leave out comparisons of versions that were not made before, which read all examples
-{STORAGE_OPTIONS}
-""",
-    settings={"--to": {"required": True}},
+    (
+        Option("data_dir", "DATA_DIR", "the directory of the datasets"),
+        Option(
+            "--to",
+            "DIR",
+            "where the pages are written, outside of DATA_DIR; existing files are replaced, others stay; required",
+            required=True,
+        ),
+        Option("--url", "URL", "where the pages will be; search engines and tools that read from there need it"),
+        Flag("--no_statistics", "leave out statistics that are not saved"),
+        Flag("--no_changes", "leave out comparisons of versions that were not made before, which read all examples"),
+        STORAGE_OPTIONS,
+    ),
 )
 _POLICY = "default-src 'self' file:; img-src 'self' file: data:; object-src 'none'; base-uri 'none'; form-action 'none'"
 _MAX_NUMBERS = 1000

@@ -12,7 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, engine_options
+from beam_datasets.cli.options import (
+    DATASET,
+    SHARED_DISK,
+    Command,
+    Flag,
+    Group,
+    Option,
+    UsageError,
+    as_usage_errors,
+    comma_separated,
+    engine_options,
+    whole_number,
+)
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
@@ -39,19 +51,32 @@ Statistics of a whole dataset are saved beside its versions and shown from there
 
   beam-datasets stats digits --html digits.html
   beam-datasets stats digits --split 'train[:10%]' --split test --features image,label""",
-    f"""
-{DATASET}
---split SPLIT...  such as 'train[:10%]'; can be repeated. Default: each split by itself
---features A,B.C...  only these, with all that is below them; can be repeated
---json  print it as JSON
---html FILE  write a page with plots, in place of what is there
---no_save  do not save it beside the dataset
---again  compute it, though it was saved
-engine (it changes no number):
---num_workers N  processes; default: 1, or one per core from 1 GiB on
---report FILE  where remote workers leave the statistics; all must see it
---shared_disk  remote workers see this machine's paths
-""",
+    (
+        *DATASET,
+        Option(
+            "--split",
+            "SPLIT",
+            "such as 'train[:10%]'; can be repeated. Default: each split by itself",
+            repeated=True,
+        ),
+        Option(
+            "--features",
+            "A,B.C",
+            "only these, with all that is below them; can be repeated",
+            repeated=True,
+            type=comma_separated,
+        ),
+        Flag("--json", "print it as JSON"),
+        Option("--html", "FILE", "write a page with plots, in place of what is there"),
+        Flag("--no_save", "do not save it beside the dataset"),
+        Flag("--again", "compute it, though it was saved"),
+        Group(
+            "engine (it changes no number)",
+            Option("--num_workers", "N", "processes; default: 1, or one per core from 1 GiB on", type=whole_number),
+            Option("--report", "FILE", "where remote workers leave the statistics; all must see it"),
+            SHARED_DISK,
+        ),
+    ),
     usage="NAME_OR_DIR [options] [options of Beam]",
 )
 _HEADER = ("values", "missing", "distinct", "min", "median", "mean", "max", "std")

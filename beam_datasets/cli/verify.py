@@ -10,15 +10,21 @@ from collections.abc import Collection, Iterator, Sequence
 from beam_datasets import catalog
 from beam_datasets.cli.options import (
     DATASET,
-    STORAGE,
+    NO_WAIT,
+    SHARED_DISK,
     Command,
+    Flag,
+    Group,
+    Option,
     UsageError,
     as_usage_errors,
     check_beam_options,
     engine_options,
     given,
     near_option,
+    storage_options,
     until_dashes,
+    whole_number,
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say
 from beam_datasets.display.text import size_text
@@ -33,24 +39,27 @@ Reads a published dataset from end to end and reports what differs from what was
 record, and which examples are lost. Nothing is changed without --repair.
 
 The exit code is 0 if the dataset is whole, and 1 if anything was found (with --repair: is left).""",
-    f"""
-{DATASET}
---decode  decode each record too, images included; slower by far
---jobs N  how many shards to read at once; default: one a core
---json  print it as JSON
-repair:
---repair  write what follows from the rest, and print what is done
---from COPY  take files that are whole from this other copy
---from_storage{STORAGE.format("the copy's store")}
---dry_run  say what would be written, and write nothing
-as a pipeline:
---beam  verify by a Beam pipeline; further options are Beam's
---report FILE  where the pipeline leaves its report; all workers must see it
---num_workers N  worker processes of a local run
---shared_disk  remote workers see this machine's paths
---no_wait  end when a remote runner has the job
-""",
-    settings={"--from": {"dest": "copy"}, "--from_storage_options": {"dest": "copy_storage_options"}},
+    (
+        *DATASET,
+        Flag("--decode", "decode each record too, images included; slower by far"),
+        Option("--jobs", "N", "how many shards to read at once; default: one a core", type=whole_number),
+        Flag("--json", "print it as JSON"),
+        Group(
+            "repair",
+            Flag("--repair", "write what follows from the rest, and print what is done"),
+            Option("--from", "COPY", "take files that are whole from this other copy", dest="copy"),
+            storage_options("--from_storage_options", "the copy's store", dest="copy_storage_options"),
+            Flag("--dry_run", "say what would be written, and write nothing"),
+        ),
+        Group(
+            "as a pipeline",
+            Flag("--beam", "verify by a Beam pipeline; further options are Beam's"),
+            Option("--report", "FILE", "where the pipeline leaves its report; all workers must see it"),
+            Option("--num_workers", "N", "worker processes of a local run", type=whole_number),
+            SHARED_DISK,
+            NO_WAIT,
+        ),
+    ),
 )
 
 

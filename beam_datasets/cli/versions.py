@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from beam_datasets.cli.options import Command
+from beam_datasets.cli.options import Command, Flag
 from beam_datasets.cli.printing import say
 from beam_datasets.environment import versions, versions_text
 
@@ -13,9 +13,7 @@ VERSIONS = Command(
     "versions",
     "Versions of Python, of this package, of those that it uses, of engines and of the machine, for a report of a bug. "
     "It names environment variables that are set, without their values.",
-    """
---json  print all of it as JSON
-""",
+    (Flag("--json", "print all of it as JSON"),),
 )
 
 

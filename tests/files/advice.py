@@ -75,8 +75,8 @@ FOLLOWED_ELSEWHERE = {
     "files/builder.py:as_options --train_until": _APPENDED,
     "intake/video.py: ffmpeg -i FILE": "tests/features/test_media.py::test_videos_that_are_cut_off",
     # the name of the command itself
-    "cli/options.py:__init__ beam-datasets {}": "tests/cli/test_options.py::test_a_command_is_written_as_its_help",
-    "cli/options.py:__init__ beam-datasets {} {}": "tests/cli/test_options.py::test_a_command_is_written_as_its_help",
+    "cli/options.py:parser beam-datasets {}": "tests/cli/test_options.py::test_the_options_of_a_command",
+    "cli/options.py:usage_line beam-datasets {} {}": "tests/cli/test_options.py::test_the_options_of_a_command",
     "cli/site.py:_sample beam-datasets site": "tests/cli/test_site.py",
     "cli/site.py:run beam-datasets site": "tests/cli/test_site.py",
 }

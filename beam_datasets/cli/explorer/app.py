@@ -16,7 +16,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import MAX_SHOWN, SMALL, Catalogue, media
 from beam_datasets.cli.explorer.searching import start_process
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, Flag, Option, UsageError, whole_number
 from beam_datasets.cli.printing import say
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
@@ -283,16 +283,25 @@ summary_of = lru_cache(MAX_KEPT)(PendingStatistics)
 COMMAND = Command(
     "explore",
     "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. It changes nothing.",
-    f"""
-dataset [NAME_OR_DIR]  a dataset with all of its versions, or the directory of datasets or of one version; default: all
-  of --data_dir
-{DATA_DIR}
-{STORAGE_OPTIONS}
---port N  default 8420; 0 for any free one
---host HOST  the address to listen on; default 127.0.0.1. Another one asks for a token, which the printed URL has
---token  ask for a token on 127.0.0.1 as well, if other people use this machine
-""",
-    settings={"--port": {"default": 8420}, "--host": {"default": LOOPBACK[0]}},
+    (
+        Option(
+            "dataset",
+            "NAME_OR_DIR",
+            "a dataset with all of its versions, or the directory of datasets or of one version; default: all of "
+            "--data_dir",
+            value_is_optional=True,
+        ),
+        DATA_DIR,
+        STORAGE_OPTIONS,
+        Option("--port", "N", "default 8420; 0 for any free one", type=whole_number, default=8420),
+        Option(
+            "--host",
+            "HOST",
+            "the address to listen on; default 127.0.0.1. Another one asks for a token, which the printed URL has",
+            default="127.0.0.1",
+        ),
+        Flag("--token", "ask for a token on 127.0.0.1 as well, if other people use this machine"),
+    ),
 )
 
 
