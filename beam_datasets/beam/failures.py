@@ -30,7 +30,10 @@ _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionG
 _FACTS = re.compile(r"\s*\[facts (?=\{)")  # as `tell_facts` writes them, before JSON and ]
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
+ENDED_EARLY = "a worker process ended before it had connected"
+"""Beginning of the error of a worker pool about a worker that has ended before the runner has seen it."""
 _WORKER_LOST = (
+    ENDED_EARLY,
     "Channel closed prematurely",
     "exited with return code",
     "CANCELLED: client cancelled",  # Flink, and in a restart:
@@ -41,7 +44,7 @@ _WORKER_LOST = (
 _NO_POOL, _GRPC = "java.net.ConnectException", "io.grpc."
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _CAUSE = "Caused by: "
-_JAVA_PACKAGE = re.compile(r"\b(?:java|org\.apache|io\.grpc)(?:\.\w+)*\.(?=[A-Z]\w*(?:Exception|Error)\b)")
+_JAVA_PACKAGE = re.compile(r"\b(?:java|org\.apache|io\.grpc)(?:\.\w+)*\.(?=\w*(?:Exception|Error)\b)")
 _JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of what is not Beam's; see `beam.encode`

@@ -39,6 +39,7 @@ _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _FAILING = frozenset({"FAILING", "FAILED"})  # states of a job whose last failure repeats nothing
 _SUPPRESSED = re.compile(r"[^\n]*Recovery is suppressed by [^\n]*\n(?:\s+at [^\n]*\n)*Caused by: ")
 _RESTART_TYPES = ("restart-strategy.type", "restart-strategy")  # names of a setting, the newer one first
+MIN_ATTEMPTS = 20  # with fixed-delay, as a lost worker fails a few tasks
 _FIXED_DELAY = frozenset({"fixed-delay", "fixeddelay"})
 _NO_RESTART = frozenset({"", "none", "off", "disable"})
 _ON_DEMAND = ("kubernetes.", "yarn.")  # prefixes of settings of clusters that start TaskManagers for a job
@@ -193,7 +194,7 @@ class FlinkCluster:
         kind = next(filter(None, map(settings.get, _RESTART_TYPES)), "").strip().lower()
         if kind in _NO_RESTART:
             problem = "Flink repeats nothing, so the loss of a worker or of a TaskManager ends the job"
-        elif kind in _FIXED_DELAY:
+        elif kind in _FIXED_DELAY and int(settings.get("restart-strategy.fixed-delay.attempts", 1)) < MIN_ATTEMPTS:
             problem = "each task that fails with a worker counts as an attempt, so one loss may use all of them"
         else:
             return ""

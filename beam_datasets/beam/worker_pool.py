@@ -30,6 +30,7 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.beam.checks import JOB, LOG_LEVEL, VERSIONS, version_problem, versions
+from beam_datasets.beam.failures import ENDED_EARLY
 from beam_datasets.beam.worker_logging import send_logs
 from beam_datasets.beam.worker_output import WorkerStream
 from beam_datasets.frames import is_authors
@@ -39,8 +40,6 @@ PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
-
-_ENDED_EARLY = "a worker process ended before it had connected"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with news:
             if _has_connected(news):
                 return beam_fn_api_pb2.StartWorkerResponse()
-        return beam_fn_api_pb2.StartWorkerResponse(error=f"{_ENDED_EARLY}: {request.worker_id} (pid {worker.pid})")
+        return beam_fn_api_pb2.StartWorkerResponse(error=f"{ENDED_EARLY}: {request.worker_id} (pid {worker.pid})")
 
     def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
         """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.

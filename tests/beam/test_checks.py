@@ -422,6 +422,7 @@ def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
         ({}, "got none: Flink repeats nothing"),
         ({"restart-strategy": "off"}, "got off: Flink repeats nothing"),
         ({"restart-strategy.type": "fixed-delay"}, "got fixed-delay: each task that fails with a worker counts"),
+        ({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}, ""),
         ({"restart-strategy.type": "exponential-delay"}, ""),
         ({"restart-strategy.type": "failure-rate"}, ""),
     ],

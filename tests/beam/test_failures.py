@@ -176,11 +176,13 @@ def test_a_damaged_record_keeps_its_place(raised):
     [
         "io.grpc.StatusRuntimeException: CANCELLED: client cancelled\n\tat io.grpc.A.b(A.java:1)",
         "java.lang.IllegalStateException: call already cancelled",
+        "java.lang.Exception: The user defined 'open()' method caused an exception: java.lang.RuntimeException: "
+        "a worker process ended before it had connected: 2-1 (pid 16969)\n\tat org.apache.flink.A.b(A.java:1)",
         "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions",
         "panic in stage.Execute bundle processing goroutine: send on closed channel, stage: &{ID:stage-022},stackTrace:"
         "\ngoroutine 89 [running]:\nruntime/debug.Stack()\n\t/usr/local/go/src/runtime/debug/stack.go:26 +0x5e",
     ],
-    ids=["Flink", "Flink, again", "Prism, working", "Prism, about to"],
+    ids=["Flink", "Flink, again", "Flink, starting", "Prism, working", "Prism, about to"],
 )
 def test_a_worker_that_a_runner_has_lost(text):
     assert "a worker process died" in str(reason(RuntimeError(text)))
