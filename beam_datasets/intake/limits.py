@@ -11,8 +11,9 @@ from beam_datasets.errors import InputError
 
 MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
+MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
-"""Environment variable with a higher limit of both pixels and samples."""
+"""Environment variable with a higher limit of pixels and samples."""
 
 
 def check_num_elements(number: int, max_number: int, problem: str) -> None:

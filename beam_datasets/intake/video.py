@@ -1,34 +1,28 @@
 """Frames of video files, extracted by the program ffmpeg: all of them, or an error.
 
-ffmpeg exits with status 0 even if it has read only a part of a damaged or truncated file, and prints messages. It
-does not notice that the end of an AVI, a GIF, an Ogg file or an MPEG transport stream is missing, so their structure is
-checked. A transport stream has no end: one that was cut between two frames cannot be told from a shorter one.
+ffmpeg exits with status 0 even if it has read only a part of a damaged or truncated file, and prints messages. With
+`-xerror`, its status tells whether packets or frames are damaged. Messages with status 0 may be harmless, such as those
+about a sound beside the video: then the number of frames decides. `video_layout` checks the structure before.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from beam_datasets.errors import InputError, MissingDependencyError
-from beam_datasets.intake.image_formats import READABLE, format_of
 from beam_datasets.intake.images import check_image
+from beam_datasets.intake.limits import MAX_VIDEO_PIXELS, check_num_elements
+from beam_datasets.intake.video_layout import GET_AGAIN, check_structure, num_video_samples
 
-_GET_AGAIN = "Get the whole file again, or write what can be read to a new one: `ffmpeg -i FILE new.mp4`"
-_SYNC = 0x47  # first byte of the packets of an MPEG transport stream
-_PACKETS = ((188, 0), (192, 4))  # size of such packets, and offset of the first byte: in M2TS, a time precedes each
-_NUM_SYNCS = 4  # packets by which such a stream is recognized; a GIF begins with the same byte
-_ASF_HEADER = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")  # of WMV
-_ASF_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
-_LAST_PAGE = 4  # flag of the last page of an Ogg stream
-_UNKNOWN_SIZE = 0xFFFFFFFF  # of a file whose writer could not go back to its header
-_DROPPED = re.compile(rb"^drop_frames=(\d+)$", re.MULTILINE)
+_COUNTS = "^%s_frames=([0-9]+)$"  # of frames that ffmpeg left out (drop) or repeated (dup)
 _SHOWN = 3  # messages of ffmpeg
+_SECONDS = 1.0  # between two looks at the frames that were written
 
 
 def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ()) -> list[bytes]:
@@ -40,104 +34,89 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
         options: arguments for ffmpeg, between the input and the output.
 
     Raises:
-        InputError: the file is damaged or truncated, ffmpeg cannot read it, or leaves frames out although no options
-            ask for that. The message does not name the file.
+        InputError: the file is damaged or truncated, ffmpeg cannot read it, it has more pixels than the limit, or
+            ffmpeg leaves frames out although no options ask for that. The message does not name the file.
         MissingDependencyError: ffmpeg is not installed.
     """
     program = shutil.which("ffmpeg")
     if program is None:
         raise MissingDependencyError("to extract frames from videos, install ffmpeg")
-    _check_structure(video)
+    check_structure(video)
     with tempfile.TemporaryDirectory() as folder:
         source, frames = Path(folder, "video"), Path(folder, "frames")
         source.write_bytes(video)
         frames.mkdir()
-        target = frames / f"%010d.{encoding_format}"
-        command = [program, "-v", "error", "-nostats", "-progress", "pipe:1", "-i", str(source), *options, str(target)]
-        process = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-        messages = process.stderr.decode(errors="replace").replace(str(source), "the file").strip().splitlines()
-        if process.returncode or messages:
-            reason = "; ".join(messages[:_SHOWN]) or f"status {process.returncode}"
-            raise InputError(expected="a whole video", got=f"errors of ffmpeg: {reason}", advice=_GET_AGAIN)
+        command = [program, "-v", "error", "-nostats", "-xerror", "-progress", "pipe:1", "-i", str(source), *options]
+        status, counts, errors = _run([*command, str(frames / f"%010d.{encoding_format}")], frames)
         files = [file.read_bytes() for file in sorted(frames.iterdir())]
-    num_dropped = max(map(int, _DROPPED.findall(process.stdout)), default=0)
+    messages = errors.replace(str(source), "the file").strip().splitlines()
+    num_dropped, num_repeated = (_last_count(counts, name) for name in ("drop", "dup"))
+    has_all_frames = len(files) + num_dropped - num_repeated == num_video_samples(video)
+    if status or (messages and not has_all_frames):
+        text = "; ".join(messages[:_SHOWN]) or f"status {status}"
+        raise InputError(expected="a whole video", got=f"errors of ffmpeg: {text}", advice=GET_AGAIN)
     if num_dropped and not options:
+        keep_all = "-fps_mode" if _accepts(program, "-fps_mode", "passthrough") else "-vsync"
         raise InputError(
             expected="all frames",
             got=f"{len(files):,}, as {num_dropped:,} were left out to make the rate constant",
-            advice="ffmpeg_extra_args=['-vsync', 'passthrough'] keeps all, ['-r', '10'] chooses another rate",
+            advice=f"ffmpeg_extra_args=[{keep_all!r}, 'passthrough'] keeps all, ['-r', '10'] chooses another rate",
         )
     return files
 
 
-def _check_structure(video: bytes) -> None:
-    """Checks that the end of a file is there, for the formats of which ffmpeg does not report that it is missing.
+def _run(command: Sequence[str], frames: Path) -> tuple[int, str, str]:
+    """Runs ffmpeg, and returns its exit status and what it wrote to standard output and standard error.
+
+    Args:
+        command: the program and its arguments.
+        frames: the folder that it writes images to.
 
     Raises:
-        InputError: the file is truncated, or a damaged image.
+        InputError: the images have more pixels than the limit. A damaged time makes ffmpeg repeat a frame for hours.
     """
-    if format_of(video) in READABLE:
-        check_image(video)
-    end = _declared_size(video)
-    if end > len(video):
-        raise InputError(expected=f"{end:,} bytes, as the file declares", got=f"{len(video):,}", advice=_GET_AGAIN)
-    for size, start in _PACKETS:
-        first_bytes = video[start : size * _NUM_SYNCS : size]
-        if first_bytes == bytes([_SYNC]) * _NUM_SYNCS and len(video) % size:
-            raise InputError(
-                f"expected packets of {size} bytes, as in an MPEG transport stream, got {len(video):,} bytes. "
-                + _GET_AGAIN
-            )
-    if video.startswith(b"OggS"):
-        _check_ogg(video)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        outputs = "", ""
+
+        def communicate() -> None:
+            """Reads what the program writes, until it ends."""
+            nonlocal outputs
+            outputs = process.communicate()
+
+        reader = threading.Thread(target=communicate)
+        reader.start()
+        try:
+            while reader.is_alive():
+                reader.join(_SECONDS)
+                _check_num_pixels(frames)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            reader.join()
+    return process.returncode, *outputs
 
 
-def _check_ogg(video: bytes) -> None:
-    """Checks that the pages of an Ogg file follow each other up to its end, and that each stream has its last page.
-
-    Raises:
-        InputError: the file is truncated or damaged.
-    """
-    position = 0
-    open_streams: set[bytes] = set()
-    while position < len(video):
-        num_segments = video[position + 26] if len(video) > position + 26 else 0
-        end = position + 27 + num_segments + sum(video[position + 27 : position + 27 + num_segments])
-        if video[position : position + 4] != b"OggS" or end > len(video):
-            raise InputError(f"byte {position}: expected a whole page of Ogg, got other bytes or the end. {_GET_AGAIN}")
-        stream = video[position + 14 : position + 18]
-        open_streams.add(stream)
-        if video[position + 5] & _LAST_PAGE:
-            open_streams.discard(stream)
-        position = end
-    if open_streams:
-        raise InputError(
-            expected="the last page of each stream of an Ogg file", got="the end of the file", advice=_GET_AGAIN
-        )
+def _check_num_pixels(frames: Path) -> None:
+    """Raises InputError if the images in a folder, of which all have the size of the first, have too many pixels."""
+    files = sorted(frames.iterdir())
+    if len(files) > 1:
+        try:
+            header = check_image(files[0].read_bytes())
+        except (InputError, OSError):  # it is damaged, which is an error when it is stored
+            return
+        text = f"the video has {len(files)} frames or more of {header.height} x {header.width} pixels"
+        check_num_elements(len(files) * header.height * header.width, MAX_VIDEO_PIXELS, text)
 
 
-def _declared_size(video: bytes) -> int:
-    """Returns the offset at which an AVI, MP4 or WMV file must end by its own sizes; 0 for other files."""
-    position = end = 0
-    is_avi = video[:4] == b"RIFF" and video[8:12] == b"AVI "
-    while is_avi and video[position : position + 4] == b"RIFF" and position + 8 <= len(video):  # a long one has several
-        (size,) = struct.unpack_from("<I", video, position + 4)
-        if size in (0, _UNKNOWN_SIZE):
-            return 0
-        end = position + 8 + size
-        if end == len(video) + 8:  # a common mistake of writers, as with WAV: the size includes its own header
-            end -= 8
-        position = end + size % 2
-    properties = video.find(_ASF_PROPERTIES, 0, 1 << 16) if video.startswith(_ASF_HEADER) else -1
-    if properties >= 0 and properties + 92 <= len(video):
-        size, flags = struct.unpack_from("<40xQ40xI", video, properties)
-        return 0 if flags & 1 else size  # the flag: it was broadcast, so its size was not known
-    is_mp4 = video[4:8] == b"ftyp"
-    while is_mp4 and position + 8 <= len(video):
-        (size,) = struct.unpack_from(">I", video, position)
-        if size == 1:  # the size follows in 64 bits
-            size = struct.unpack_from(">Q", video, position + 8)[0] if position + 16 <= len(video) else 16
-        if size < 8 or not video[position + 4 : position + 8].isalnum():  # it reaches the end, or other bytes follow
-            break
-        position = end = position + size
-    return end
+def _accepts(program: str, *option: str) -> bool:
+    """Returns whether this version of ffmpeg accepts an option."""
+    command = [program, "-v", "quiet", *option, "-version"]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def _last_count(counts: str, name: str) -> int:
+    """Returns the last, which is the highest, count of a kind of frames ("drop", "dup") that ffmpeg has printed."""
+    return max(map(int, re.findall(_COUNTS % name, counts, re.MULTILINE)), default=0)

@@ -23,7 +23,8 @@ from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.generate.histogram import Histogram, count_keys, merge
-from beam_datasets.intake.video import _check_ogg, read_frames
+from beam_datasets.intake.video import read_frames
+from beam_datasets.intake.video_layout import check_ogg
 from beam_datasets.metadata.manifest import Manifest
 
 
@@ -62,8 +63,8 @@ def _ffmpeg(tmp_path, monkeypatch):
     program = tmp_path / "ffmpeg"
     program.write_text(
         "#!/bin/sh\n"
-        'test "$6" = -i || exit 2\n'
-        'grep -q video "$7" || { echo not a video in "$7" >&2; exit 1; }\n'
+        'test "$7" = -i || exit 2\n'
+        'grep -q video "$8" || { echo not a video in "$8" >&2; exit 1; }\n'
         'shift $(($# - 1)); folder=$(dirname "$1")\n'
         f'cp {tmp_path}/0.png "$folder/0000000001.png"; cp {tmp_path}/1.png "$folder/0000000002.png"\n'
         'grep -q damaged "$folder/../video" && echo "Invalid NAL unit size" >&2\n'
@@ -157,9 +158,9 @@ def test_other_bytes_after_an_mp4(monkeypatch):
 def test_an_ogg_page_that_is_cut_after_its_header():
     """The header says that one more byte of sizes follows."""
     header = b"OggS" + bytes([0, 4]) + bytes(20)
-    _check_ogg(header + b"\0")
+    check_ogg(header + b"\0")
     with pytest.raises(InputError, match="byte 0: expected a whole page"):
-        _check_ogg(header + b"\1")
+        check_ogg(header + b"\1")
 
 
 def test_video_files_need_ffmpeg(monkeypatch):
