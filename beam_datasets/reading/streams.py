@@ -32,7 +32,6 @@ from beam_datasets.reading.elements.links import (
     Grouping,
     Item,
     Link,
-    Mapped,
     Parts,
     to_bool,
 )
@@ -83,7 +82,7 @@ class Stream:
         Raises:
             ValueError: the link counts or groups items, and `repeat()` came before.
         """
-        if self._epochs != 1 and not isinstance(link, (Mapped, Filtered, Dividing)):
+        if self._epochs != 1 and not isinstance(link, (Map, Filtered, Dividing)):
             raise ValueError("batches, skip() and take() come before repeat() in a stream: each epoch has its own.")
         return Stream(self._base, (*self._links, link), self._epochs)
 
@@ -109,7 +108,7 @@ class Stream:
     @names_foreign_arguments("map")
     def map(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the stream with a function applied to each item. It is not part of a saved state."""
-        return self._append(Mapped(checked_function("map", function)))
+        return self._append(Map(checked_function("map", function)))
 
     @names_foreign_arguments("filter")
     def filter(self, function: Callable[[Any], Any]) -> Stream:
@@ -390,7 +389,7 @@ class Stream:
     @property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the dataset, followed by a `Map` if items may no longer have the features of the dataset."""
-        is_changed = any(isinstance(link, (Mapped, Grouping, FlatMapped)) for link in self._links)
+        is_changed = any(isinstance(link, (Map, Grouping, FlatMapped)) for link in self._links)
         return (*self._base._steps, Map(return_unchanged)) if is_changed else self._base._steps
 
     # ----------------------------------------------------------------------------------------------------- read order
@@ -507,13 +506,13 @@ class StreamIterator(StateDict, Iterator[Any]):
         unit, value = item
         for number in range(first, len(self._links)):
             link = self._links[number]
-            if isinstance(link, (Mapped, Filtered)):
+            if isinstance(link, (Map, Filtered)):
                 try:
                     result = link.function(value)
                 except Exception as error:
-                    note_value(error, "map" if isinstance(link, Mapped) else "filter", value)
+                    note_value(error, "map" if isinstance(link, Map) else "filter", value)
                     raise
-                if isinstance(link, Mapped):
+                if isinstance(link, Map):
                     value = result
                 elif not to_bool(result):
                     return False
@@ -717,7 +716,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         else:
             value = self._make_group(first, Bin([(inner, self._rebuild(first, inner, values)) for inner in unit]))
         for link_after in self._links[first + 1 : number]:
-            value = link_after.function(value) if isinstance(link_after, Mapped) else value
+            value = link_after.function(value) if isinstance(link_after, Map) else value
         return value
 
     def _rebuild_part(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Links of a stream: the operations that are applied to each item, one after the other.
+"""Links of a stream: the operations that are applied to each item, one after the other; a function is a `Map` step.
 
 A link is immutable; the items that it buffers between outputs belong to the iterator.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from beam_datasets.advice import note_value
-from beam_datasets.reading.elements.transforms import Batch
+from beam_datasets.reading.elements.transforms import Batch, Map
 from beam_datasets.reading.stream_checkpoint import Unit
 
 Item: TypeAlias = "tuple[Unit, Any]"
@@ -30,19 +30,6 @@ class Bin:
 
     items: list[Item] = field(default_factory=list)
     space: Any = None
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """A link that applies a function to each item.
-
-    Attributes:
-        function: function from an item to its value.
-        text: description of this link in a fingerprint; empty, as the function is not part of it.
-    """
-
-    function: Callable[[Any], Any]
-    text = ""
 
 
 @dataclass(frozen=True)
@@ -198,7 +185,7 @@ class FlatMapped(Dividing):
         return result
 
 
-Link: TypeAlias = "Mapped | Filtered | Cut | Grouping | Dividing"
+Link: TypeAlias = "Map | Filtered | Cut | Grouping | Dividing"
 
 END: Any = object()
 """The result of `Parts.next` after the last part."""

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -181,13 +181,15 @@ class Decode(Step):
 
 @dataclass(frozen=True)
 class Map(Step):
-    """Applies a user's function.
+    """Applies a user's function, to an example or, as a link of a stream, to an item.
 
     Attributes:
         function: function from an item to its value.
+        text: description of a stream's link in a fingerprint; empty, as the function is not part of it.
     """
 
     function: Function
+    text: ClassVar[str] = ""
 
     def compile(self) -> Function:
         """Returns the function."""
