@@ -126,6 +126,11 @@ class DownloadConfig:
     nondeterministic_order: bool = False
 
     def __post_init__(self) -> None:
+        """Checks the fields.
+
+        Raises:
+            ValueError: a field has a value for which this package has no equivalent.
+        """
         for name, instead in {
             "download_mode": "build(overwrite=True) replaces a published version",
             "compute_stats": "use `beam-datasets stats`",
@@ -810,7 +815,7 @@ class DatasetBuilder:
         if not self.is_prepared():
             raise DatasetNotFoundError(
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
-                f"or give the data_dir where it is; {catalog.published_instead(self.name, self._root)}."
+                f"or give the data_dir where it is; {catalog.published_versions_text(self.name, self._root)}."
             )
         from beam_datasets.features import UnknownFeature, to_json_text
         from beam_datasets.features.decode import skip_decoding

@@ -309,7 +309,7 @@ def latest(name_or_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 def _no_version(directory: str) -> str:
     """Returns the error text about a directory that does not contain a version."""
-    return f"{directory} is not the directory of a version: {what_lacks(directory)}"
+    return f"{directory} is not the directory of a version: {explain_unpublished(directory)}"
 
 
 def list_datasets(data_dir: DataDir = None) -> list[str]:
@@ -371,7 +371,7 @@ def list_published(name: str, data_dir: DataDir = None) -> list[str]:
     ]
 
 
-def published_instead(name: str, root: str) -> str:
+def published_versions_text(name: str, root: str) -> str:
     """Returns text for an error about a version that is not published: the versions of the dataset that are."""
     try:
         names = ", ".join(list_published(name, root))
@@ -382,7 +382,7 @@ def published_instead(name: str, root: str) -> str:
         return "what else is published there cannot be listed"
 
 
-def what_lacks(directory: str) -> str:
+def explain_unpublished(directory: str) -> str:
     """Returns text for an error: why a directory is not a published version, and which versions are near it."""
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
     lacks = "the directory does not exist" if is_missing else f"it has no {INFO_FILE}"
@@ -444,7 +444,7 @@ def _canonical(builder: Any, root: str) -> str:
     label = _join_config(builder.name, config)
     raise DatasetNotFoundError(
         f"{label}:{builder.version}, the version of its code, is not published in {root}; "
-        f"{published_instead(builder.name, root)}. Generate it with build(), or ask for one that is there."
+        f"{published_versions_text(builder.name, root)}. Generate it with build(), or ask for one that is there."
     )
 
 

@@ -715,7 +715,7 @@ class _Fetcher:
                         f"{url}: the certificate of the server is not accepted: {error}. If you trust it without, give "
                         "--no_verify_ssl (or DownloadConfig(verify_ssl=False))."
                     ) from error
-                unreachable = _why_unreachable(error)
+                unreachable = _connection_problem(error)
                 cause = unreachable or error
                 if attempt >= (_ATTEMPTS_TO_CONNECT if unreachable else _ATTEMPTS):
                     raise DownloadError(
@@ -807,7 +807,7 @@ class _Fetcher:
         Raises:
             _TryAgainError: not all came.
         """
-        self.name = _sent_name(response)
+        self.name = _server_file_name(response)
         encoding = _compression(response)
         is_packed = bool(encoding)  # though not asked for
         tag = response.headers.get("ETag", "")  # what a later request for the rest must match
@@ -879,7 +879,7 @@ def _unpacked(response: requests.Response, encoding: str) -> Iterator[bytes]:
         raise _TryAgainError(f"expected the end of the {encoding} stream, got the end of the answer", None)
 
 
-def _why_unreachable(error: Exception) -> Exception | None:
+def _connection_problem(error: Exception) -> Exception | None:
     """Returns the cause of a failed connection; None if there was a connection."""
     import urllib3
 
@@ -924,7 +924,7 @@ def _retry_after(response: requests.Response) -> float | None:
     return None
 
 
-def _sent_name(response: requests.Response) -> str:
+def _server_file_name(response: requests.Response) -> str:
     """Returns the name of the file that the server sends along, which may differ from the URL's; '' without any."""
     from email.message import Message
 

@@ -101,9 +101,9 @@ def _format_version(package: str) -> str:
 def _java() -> str:
     """Returns the line of `java -version` with the version; Beam's job servers need Java."""
     try:
-        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=10, check=False)
+        process = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return _MISSING
     # Java prints the values of variables such as JAVA_TOOL_OPTIONS before it.
-    lines = [line for line in (done.stderr + done.stdout).splitlines() if " version " in line]
-    return lines[0] if lines and not done.returncode else _MISSING
+    lines = [line for line in (process.stderr + process.stdout).splitlines() if " version " in line]
+    return lines[0] if lines and not process.returncode else _MISSING

@@ -22,11 +22,11 @@ else:  # in annotations alone; the package need not be installed
 
 
 @contextlib.contextmanager
-def needs(what: str, extra: str) -> Iterator[None]:
+def needs(purpose: str, extra: str) -> Iterator[None]:
     """Makes an ImportError of what is imported within one that says what needs it, and how it is installed.
 
     Args:
-        what: such as "Parquet files need pyarrow".
+        purpose: such as "Parquet files need pyarrow".
         extra: the extra that installs it.
 
     Raises:
@@ -37,7 +37,7 @@ def needs(what: str, extra: str) -> Iterator[None]:
     except ImportError as error:
         cause = error.__cause__  # of Beam, if `importing_beam` has seen that it cannot be imported
         problem = _problem(cause, "apache_beam") if extra == "beam" and isinstance(cause, ImportError) else ""
-        raise MissingDependencyError(f"{what}{problem}: {install_command(extra)}") from error
+        raise MissingDependencyError(f"{purpose}{problem}: {install_command(extra)}") from error
 
 
 @contextlib.contextmanager

@@ -77,7 +77,7 @@ def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in installed if not (is_own(frame.file) or _is_running(frame.file))), None)
 
 
-def placed(where: Sequence[str], frames: Sequence[Frame]) -> str:
+def format_location(where: Sequence[str], frames: Sequence[Frame]) -> str:
     """Returns the end of an error message: details, then the location in the author's code; '' if both are empty."""
     frame = last_of_author(frames) or entry_of_installed(frames)
     words = ", ".join([*where, f"at {frame}"] if frame else where)

@@ -106,10 +106,10 @@ def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     parts = tf.nest.flatten(spec)
     if spec is None or steps[0].kind == "batch":
         return 1
-    if not all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in parts):
+    if not all(isinstance(component, tf.TensorSpec) and component.shape.is_fully_defined() for component in parts):
         return 1
-    sizes = [_ESTIMATED_STRING_BYTES if part.dtype == tf.string else part.dtype.size for part in parts]
-    size = sum(int(part.shape.num_elements()) * size for part, size in zip(parts, sizes))
+    sizes = [_ESTIMATED_STRING_BYTES if component.dtype == tf.string else component.dtype.size for component in parts]
+    size = sum(int(component.shape.num_elements()) * size for component, size in zip(parts, sizes))
     return max(1, min(_MAX_TRANSFER_BYTES // max(size, 1), _MAX_TRANSFER_EXAMPLES))
 
 

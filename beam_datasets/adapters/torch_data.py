@@ -750,6 +750,11 @@ class _ShareIterator(Iterator[Any]):
         self._iterator.advance(self._taken)
 
     def __next__(self) -> Any:
+        """Returns the next item of the share.
+
+        Raises:
+            StopIteration: there is none.
+        """
         if self._taken >= self._limit:
             self._taken = self._taken_at_end
             self.close()

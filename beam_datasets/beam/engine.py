@@ -155,7 +155,7 @@ class Engine:
             yield pipeline
 
 
-def begins_on(begin: Any, transform: beam.PTransform, shared_disk: bool, **paths: str) -> Engine:
+def engine_at_start(begin: Any, transform: beam.PTransform, shared_disk: bool, **paths: str) -> Engine:
     """Returns the engine of the pipeline at whose beginning a transform is applied, after checking the paths.
 
     Args:
@@ -390,7 +390,7 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
         ValueError: the workers are elsewhere, and nothing brings the file to them.
     """
     if not os.path.exists(os.path.join(os.path.dirname(path), "__init__.py")):
-        return  # it is in no package, and travels with the job: see module_sent_along
+        return  # it is in no package, and travels with the job: see pickle_module_by_value
     options = PipelineOptions(list(beam_options))
     runner, setup = str(options.view_as(StandardOptions).runner or ""), options.view_as(SetupOptions)
     is_sent = setup.setup_file or setup.extra_packages
@@ -404,7 +404,7 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
 
 
 @contextlib.contextmanager
-def module_sent_along(kind: type | None) -> Iterator[None]:
+def pickle_module_by_value(kind: type | None) -> Iterator[None]:
     """Context manager: pickles the module of a class by value, if it is a single file, for workers that lack it.
 
     A module in a package must be installed where workers run, as must everything that the file imports. For None

@@ -89,7 +89,7 @@ class Export(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the workers reach all places, and builds the flow."""
-        engine = engines.begins_on(begin, self, self._shared_disk)
+        engine = engines.engine_at_start(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
         return _write_files(begin, replace(self._plan.on(engine.name), is_reserved=False))
 

@@ -113,7 +113,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if isinstance(error_class, type) and issubclass(error_class, errors.BeamDatasetsError):
         return _rebuild(error_class, message)
     call_frames = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
-    location = frames.placed(call_path, call_frames)
+    location = frames.format_location(call_path, call_frames)
     if name == SourceError.__name__:
         name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", location):  # Beam measures elements

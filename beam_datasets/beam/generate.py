@@ -72,7 +72,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
             resumable.save(spilled)
         sources = builder.split_generators(pipeline)
         directories = [attempt.spill_dir for attempt in publication.attempts]
-        examples, readers = _examples(builder, pipeline, sources, directories)
+        examples, readers = _read_sources(builder, pipeline, sources, directories)
         units = sorted(name for reader in readers.values() for name, _ in reader.units)
         records = None
         is_of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
@@ -165,7 +165,7 @@ def _find_runs_to_resume(
     return dataclasses.replace(publication, attempts=tuple(attempts)), resumable
 
 
-def _examples(
+def _read_sources(
     builder: DatasetBuilder, pipeline: beam.Pipeline, sources: Mapping[str, Any], directories: Sequence[str]
 ) -> tuple[dict[str, beam.PCollection], dict[str, UnitReader]]:
     """Returns {split: PCollection, the input of `WriteExamples`} and {split: `UnitReader` of its source}.

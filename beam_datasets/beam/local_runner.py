@@ -100,6 +100,7 @@ class LocalRunner(PipelineRunner):
         self._subprocess: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        """Creates the temporary directory, the pipes and the reader of the output that a run needs."""
         self._scratch = tempfile.mkdtemp(prefix="beam_datasets_")  # for files that killed processes do not remove
         self._replies, reply_end = Pipe(duplex=False)
         launcher_alive, self._launcher_alive = Pipe(duplex=False)  # closed when the launcher closes the run, or ends
@@ -172,6 +173,7 @@ class LocalRunner(PipelineRunner):
         return metrics_by_kind
 
     def __exit__(self, *error: object) -> None:
+        """Ends all processes of the run."""
         self._end()
         for pipe in (self._replies, self._ended):
             pipe.close()

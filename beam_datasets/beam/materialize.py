@@ -129,7 +129,7 @@ class Materialize(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the version is free and the workers reach all places, and builds the flow."""
-        engine = engines.begins_on(begin, self, self._shared_disk)
+        engine = engines.engine_at_start(begin, self, self._shared_disk)
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         publication = replace(publication, is_reserved=False)
         reserve(begin.pipeline, publication)

@@ -97,7 +97,7 @@ class ReadDataset(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the workers reach the dataset, and builds the flow."""
-        engines.begins_on(begin, self, self._shared_disk, dataset=self._pool.directory)
+        engines.engine_at_start(begin, self, self._shared_disk, dataset=self._pool.directory)
         example: Any = dict[str, Any] if isinstance(self._step, Decode) else bytes
         key: Any = int if self._with_ids == "index" else str
         return (

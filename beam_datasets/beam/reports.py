@@ -77,7 +77,7 @@ class VerifyDataset(beam.PTransform):
             ValueError, EngineError: the dataset is on this machine's disk and the workers are on others.
             StoreOptionsError: the store has storage_options, which the workers do not get.
         """
-        engines.begins_on(begin, self, self._shared_disk, dataset=self._expected.directory)
+        engines.engine_at_start(begin, self, self._shared_disk, dataset=self._expected.directory)
         features = self._expected.record_features(decode=self._decode)
         return (
             begin
@@ -211,7 +211,7 @@ class SummarizeDataset(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Statistics]:
         """Checks that the workers reach the dataset, and builds the flow."""
-        engines.begins_on(begin, self, self._shared_disk, dataset=self.request.directory)
+        engines.engine_at_start(begin, self, self._shared_disk, dataset=self.request.directory)
         return (
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)

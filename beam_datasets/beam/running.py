@@ -130,7 +130,7 @@ def run_publishing(
         publication: the version to publish.
         build: applies the transforms to the pipeline, and returns the number of units of its source, or None.
         progress: called with the progress of a local run about twice a second.
-        sent_along: class whose module is sent along with a remote job; see `engine.module_sent_along`.
+        sent_along: class whose module is sent along with a remote job; see `engine.pickle_module_by_value`.
 
     Raises:
         BeamDatasetsError: the pipeline failed, or this process does not see the published version.
@@ -143,7 +143,7 @@ def run_publishing(
             engines.check_staging(pipeline, publication)
         report = progress if engine.local else None
         watching = watch(publication.staging_dir, publication.spill_dir, report, num_units)
-        with engines.module_sent_along(None if engine.local else sent_along):
+        with engines.pickle_module_by_value(None if engine.local else sent_along):
             outcome = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
         if engine.waits:
             check_visible(publication)

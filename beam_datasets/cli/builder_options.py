@@ -282,7 +282,11 @@ def _kind_of_type(hint: Any, default: Any) -> _Kind:
         return _choice(" or ".join(members), {str(member.value): member for member in members.values()} | members)
     if origin in _MAPPINGS:
         of_key, of_value = args or (Any, Any)
-        make: Any = lambda texts: {_convert(of_key, [name]): _once(name, of_value, v) for name, v in _pairs(texts)}  # noqa: E731
+
+        def make(texts: Sequence[str]) -> dict[Any, Any]:
+            """Returns the mapping of NAME=VALUE texts."""
+            return {_convert(of_key, [name]): _convert_single(name, of_value, v) for name, v in _pairs(texts)}
+
         values = _list_kinds(of_value)
         value = "" if "text" in (words := _in_words(values)) else f" ({words})"
         example = f"a={_example(values) or 'b'}"
@@ -343,7 +347,7 @@ def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
     return pairs.items()
 
 
-def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
+def _convert_single(name: str, hint: Any, texts: Sequence[str]) -> Any:
     """Returns the value of one NAME of `NAME=VALUE` arguments, converted to its type.
 
     Args:
@@ -369,7 +373,9 @@ def _dataclass(kind: Any, default: Any, texts: Sequence[str]) -> Any:
         texts: NAME=VALUE, one per field.
     """
     names, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
-    values = {name: _once(name, _hint(parameters[name], names), field_texts) for name, field_texts in _pairs(texts)}
+    values = {
+        name: _convert_single(name, _hint(parameters[name], names), field_texts) for name, field_texts in _pairs(texts)
+    }
     return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
 
 

@@ -225,8 +225,8 @@ def run_slices(args: Sequence[str]) -> int:
     parsed = SLICES.parse(args)
     published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     parts = [
-        (part.splitname, part.start, part.stop)
-        for part in AbstractSplit.from_spec(parsed.slice).to_absolute(published.info.splits)
+        (instruction.splitname, instruction.start, instruction.stop)
+        for instruction in AbstractSplit.from_spec(parsed.slice).to_absolute(published.info.splits)
     ]
     reads = [
         _describe_read(published, name, run)
@@ -299,7 +299,7 @@ def _format_reads(
     )
     pictures = []
     for name, split in splits.items():
-        ranges = [(start, stop) for part, start, stop in parts if part == name]
+        ranges = [(start, stop) for split_name, start, stop in parts if split_name == name]
         pictures.append(f"{name} {bar(0, split.num_examples, ranges, BAR)} {split.num_examples:,} examples")
     rows = [
         [

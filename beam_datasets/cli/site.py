@@ -202,7 +202,7 @@ class _Site:
         self.write(f"{_folder(name)}/{file}", data)
         return file
 
-    def _whole(self, name: str, make: Callable[..., Any], *args: Any) -> Any:
+    def _make_or_report(self, name: str, make: Callable[..., Any], *args: Any) -> Any:
         """Returns `make(*args)`; for a BeamDatasetsError, adds its text to `damage[name]` and returns None."""
         try:
             return make(*args)
@@ -221,15 +221,17 @@ class _Site:
         """
         published, folder = self.catalogue.open(name), _folder(name)
         statistics = (
-            self._whole(name, self._statistics, published, computes_statistics) if published.info.splits else None
+            self._make_or_report(name, self._statistics, published, computes_statistics)
+            if published.info.splits
+            else None
         )
         changes = self._changes(published, previous, compares) if previous else None
-        samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
+        samples = {split: self._make_or_report(name, self._sample, published, split) for split in published.info.splits}
         samples = {split: sample for split, sample in samples.items() if sample is not None}
         croissant_json = croissant(published, samples, f"{self.url}/{quote(folder)}/" if self.url else "")
         self.write(f"{folder}/croissant.json", json.dumps(croissant_json, indent=1))
         for split in published.info.splits:
-            template, rows = "rows", self._whole(name, pages.rows_page, self.catalogue, name, split)
+            template, rows = "rows", self._make_or_report(name, pages.rows_page, self.catalogue, name, split)
             if rows is None:
                 template, rows = "error", {"message": self.damage[name][-1]}
             self.show(f"{folder}/{_rows_file(split)}", template, rows | {"has_statistics": statistics is not None})
@@ -238,7 +240,7 @@ class _Site:
             files["statistics"] = "statistics.json"
             self.write(f"{folder}/statistics.json", json_text(statistics))
             selections = [(name, split) for split in statistics.slices]
-            body = content(statistics.slices, images=self._whole(name, self._images, published))
+            body = content(statistics.slices, images=self._make_or_report(name, self._images, published))
             page_data = {"chosen": selections, "content": printable(body)}
             self.show(f"{folder}/statistics.html", "statistics", page_data)
         values: dict[str, Any] = {
@@ -282,12 +284,12 @@ class _Site:
         old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
         with contextlib.suppress(StorageError, ValueError, KeyError):
-            saved = json.loads(storage.read_bytes(storage.join(self.target, path)))
-            if saved["digests"] == digests:
-                return str(saved["text"])
+            saved_changes = json.loads(storage.read_bytes(storage.join(self.target, path)))
+            if saved_changes["digests"] == digests:
+                return str(saved_changes["text"])
         if not compares:
             return None
-        if (difference := self._whole(published.info.display_name, diff, old, published)) is None:
+        if (difference := self._make_or_report(published.info.display_name, diff, old, published)) is None:
             return None
         text = "\n".join(text_lines(difference, old.info.features, published.info.features))
         self.write(path, json.dumps({"digests": digests, "text": text} | as_json(difference), indent=1))

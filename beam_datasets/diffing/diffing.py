@@ -73,11 +73,11 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         old: blocks (index of the first one, keys of shape (n, 16)).
         new: blocks of the new split, likewise.
     """
-    for (mine, old_keys), (theirs, new_keys) in aligned([old, new]):
+    for (mine, old_keys), (theirs, new_keys) in merge_key_blocks([old, new]):
         yield _pair_blocks(mine, old_keys, theirs, new_keys)
 
 
-def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
+def merge_key_blocks(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
     """Merges ascending columns of keys: yields the next keys of each column, all up to a common limit.
 
     Each yielded list has an item (index in the column of the first key, keys) per column. A key that is in several
@@ -180,7 +180,7 @@ def _diff_split(
         progress: called with the number of records compared since the last call; None for no calls.
     """
     orders = old.key_order(), new.key_order()
-    reason = _why_not_by_keys(old, new, *orders)
+    reason = _pairing_problem(old, new, *orders)
     kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
     undecodable = _Undecodable()
     num_same = rewritten = 0
@@ -196,7 +196,7 @@ def _diff_split(
     sides = [kinds[kind].count + (kinds["changed"].count if reason else 0) for kind in ("removed", "added")]
     unmatched = all(sides) and not (max(sides) <= MAX_MATCHED and reader.stores_all_alike)
     if all(sides) and not unmatched:
-        kinds = _with_moved(old, new, reader, kinds, by_index=bool(reason))
+        kinds = _find_moved(old, new, reader, kinds, by_index=bool(reason))
     lengths = old.shard_lengths, new.shard_lengths
     resharded = lengths[0] != lengths[1] if len(old) == len(new) else len(lengths[0]) != len(lengths[1])
     return SplitDiff(
@@ -212,7 +212,7 @@ def _diff_split(
         unmatched=unmatched,
         keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
         resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
-        examples=tuple(_examples(old, new, reader, kinds, examples)),
+        examples=tuple(_example_changes(old, new, reader, kinds, examples)),
         undecoded=undecodable.count,
         undecoded_places=tuple(undecodable.places),
     )
@@ -269,7 +269,7 @@ def _compare_pairs(
     return np.array(changed, np.int64).reshape(-1, 2), num_alike
 
 
-def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
+def _pairing_problem(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> str:
     """Returns the reason, as text, why examples cannot be paired by keys; '' if they can.
 
     Args:
@@ -511,7 +511,7 @@ class _Some:
         self.new = np.append(self.new, new[: MAX_MATCHED - len(self.new)])
 
 
-def _with_moved(
+def _find_moved(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, kinds: dict[ChangeKind, _Some], *, by_index: bool
 ) -> dict[ChangeKind, _Some]:
     """Returns the kinds of differences after looking for records that are elsewhere.
@@ -546,7 +546,7 @@ def _with_moved(
     }
 
 
-def _examples(
+def _example_changes(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, kinds: dict[ChangeKind, _Some], count: int
 ) -> Iterator[ExampleChange]:
     """Yields the first examples of each kind, decoded.

@@ -235,6 +235,7 @@ class Verdict:
         return _bump(self.old, self.needed)
 
     def __str__(self) -> str:
+        """Returns a sentence with the needed level of the version number, and whether the given number has it."""
         if self.given is None:
             return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
         numbers = f"{self.old} -> {self.new}"
@@ -263,8 +264,12 @@ def judge(
     """
     reasons = [
         *(Reason(change.needs, str(change)) for change in features),
-        *(reason for split in splits for reason in _of_split(split, extended=any(c.kind == "added" for c in features))),
-        *_of_info(old, new),
+        *(
+            reason
+            for split in splits
+            for reason in _split_reasons(split, extended=any(c.kind == "added" for c in features))
+        ),
+        *_info_reasons(old, new),
     ]
     comparable = (old.name, old.config_name) == (new.name, new.config_name)
     return Verdict(
@@ -301,7 +306,7 @@ def _promised_level(old: Version, new: Version) -> Level:
     return next((level for level, old_number, new_number in levels if old_number != new_number), "NONE")
 
 
-def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
+def _split_reasons(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
     """Yields a reason for each change of a split; if `extended`, features were added, so rewriting is no change."""
     name = f"split {split.name!r}"
     if split.old_examples is None:
@@ -323,7 +328,7 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
         yield Reason("PATCH", f"{name}: {numbers}; slices by shards and the read order differ")
 
 
-def _of_info(old: DatasetInfo, new: DatasetInfo) -> Iterator[Reason]:
+def _info_reasons(old: DatasetInfo, new: DatasetInfo) -> Iterator[Reason]:
     """Yields a reason for each change of supervised keys, shuffling, the order of the splits, or documentation."""
     if old.supervised_keys != new.supervised_keys:
         is_added = old.supervised_keys is None

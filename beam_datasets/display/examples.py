@@ -57,6 +57,7 @@ class Examples:
         self.keys = keys
 
     def __repr__(self) -> str:
+        """Returns the first examples as lines of text, one per example."""
         lines = []
         for number, example in enumerate(self.examples):
             leaves = [f"{name}={shown(value)}" for name, value in _flatten_example(example)]

@@ -73,6 +73,11 @@ class Audio(Leaf):
     PATH: ClassVar[str] = "audio_feature.Audio"
 
     def __post_init__(self) -> None:
+        """Converts the fields to their types and checks that they fit together.
+
+        Raises:
+            ValueError: a field is invalid.
+        """
         super().__post_init__()
         encoding = to_member(Encoding, self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
         shape = to_shape(self.shape)

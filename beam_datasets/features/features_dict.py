@@ -75,6 +75,11 @@ class FeaturesDict(FeatureConnector):
         return self.features.items()
 
     def __getitem__(self, name: str) -> FeatureConnector:
+        """Returns the feature of a name.
+
+        Raises:
+            FeatureKeyError: there is no feature of this name.
+        """
         try:
             return self.features[name]
         except KeyError:

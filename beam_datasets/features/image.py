@@ -82,6 +82,11 @@ class Image(Leaf):
     PATH: ClassVar[str] = "image_feature.Image"
 
     def __post_init__(self) -> None:
+        """Converts the fields to their types and checks that they fit together.
+
+        Raises:
+            ValueError: a field is invalid.
+        """
         super().__post_init__()
         shape: Shape = to_shape(self.shape or (None, None, 3))
         self._set_fields(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))

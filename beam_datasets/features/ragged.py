@@ -35,6 +35,11 @@ class RaggedArray:
     row_lengths: tuple[NDArray[np.int64], ...]
 
     def __post_init__(self) -> None:
+        """Checks that the lengths of each level add up to the number of rows of the next one.
+
+        Raises:
+            ValueError: they do not.
+        """
         if not self.row_lengths:
             raise ValueError("a ragged array needs the row lengths of at least one level")
         for level, lengths in enumerate(self.row_lengths):

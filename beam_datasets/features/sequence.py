@@ -370,13 +370,13 @@ class Dataset(Sequence):
             count = next(iter(counts.values()), 0)
             if length is not None and count != length:
                 raise FeatureValueError(f"the record has {count} items; the feature has length={length}", feature=name)
-            cutters = [cut for _, cut in parts.values()]
+            cutters = [cut_lists for _, cut_lists in parts.values()]
 
             def item(index: int) -> Any:
                 """Returns the decoded item at an index."""
                 item_lists: Lists = {}
-                for cut in cutters:
-                    cut(index, item_lists)
+                for cut_lists in cutters:
+                    cut_lists(index, item_lists)
                 return decode_item(item_lists)
 
             return list(map(item, range(count))) if rank else NestedDataset(count, item)

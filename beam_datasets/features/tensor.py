@@ -91,6 +91,12 @@ class Tensor(Leaf):
     PATH: ClassVar[str] = "tensor_feature.Tensor"
 
     def __post_init__(self) -> None:
+        """Converts the fields to their types and checks that they fit together.
+
+        Raises:
+            ValueError: a field is invalid.
+            NotImplementedError: a tensor of strings has an encoding.
+        """
         super().__post_init__()
         encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
         shape = to_shape(self.shape)

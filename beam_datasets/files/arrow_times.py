@@ -165,16 +165,16 @@ def _timestamps(array: Any) -> list[Any]:
     kind, second = array.type, _PER_SECOND[array.type.unit]
     _check_range(integers_of(array.drop_null()), _FIRST_DAY * _DAY * second, (_LAST_DAY + 1) * _DAY * second - 1)
     if kind.unit != "ns":
-        return _of_datetime(array)
+        return _to_datetimes(array)
     nanos = integers_of(array)
     micros = pa.Array.from_buffers(pa.timestamp("us", kind.tz), len(array), [None, pa.py_buffer(nanos // 1000)])
-    values = _of_datetime(micros)
+    values = _to_datetimes(micros)
     for index in np.flatnonzero(nanos % 1000).tolist():
         values[index] = NanosecondTime.of(values[index], int(nanos[index] % 1000))
     return with_nulls(values, array)
 
 
-def _of_datetime(array: Any) -> list[Any]:
+def _to_datetimes(array: Any) -> list[Any]:
     """Returns the timestamps of an Arrow array as `datetime.datetime`, None for null; the unit is not nanoseconds."""
     if array.type.tz is not None:
         return array.to_pylist()

@@ -107,20 +107,20 @@ def python_values(array: Any, location: Place) -> list[Any]:
             values: list[Any] = array.to_pylist()
             return values
     if isinstance(kind, pa.BaseExtensionType):
-        return _of_extension(array, location)
+        return _convert_extension(array, location)
     if types.is_dictionary(kind):
         return python_values(array.dictionary_decode(), location)
     if types.is_run_end_encoded(kind):
         return python_values(pc.run_end_decode(array), location)
     if types.is_struct(kind):
-        return _of_structs(array, location)
+        return _convert_structs(array, location)
     if types.is_map(kind):
-        return _of_maps(array, location)
+        return _convert_maps(array, location)
     if types.is_nested(kind) and not types.is_union(kind):
-        return _of_lists(array, location)
+        return _convert_lists(array, location)
     if types.is_temporal(kind):
         return values_of_times(array, location.way_of_times)
-    return _of_scalars(array)
+    return _convert_scalars(array)
 
 
 def items_of(array: Any) -> Any:
@@ -147,7 +147,7 @@ def items_of(array: Any) -> Any:
     return array
 
 
-def _of_scalars(array: Any) -> list[Any]:
+def _convert_scalars(array: Any) -> list[Any]:
     """Returns `array.to_pylist()`, with an error that names the bytes that are not UTF-8.
 
     Raises:
@@ -176,7 +176,7 @@ def _check_utf8(array: Any) -> None:
             raise ValueError(f"expected UTF-8, got {byte} ({error.reason})") from None
 
 
-def _of_structs(array: Any, location: Place) -> list[Any]:
+def _convert_structs(array: Any, location: Place) -> list[Any]:
     """Returns the structs of an Arrow array as dicts; those of files as their bytes if the field is text.
 
     Args:
@@ -207,7 +207,7 @@ def _content(file: dict[str, Any]) -> bytes | None:
     return content
 
 
-def _of_lists(array: Any, location: Place) -> list[Any]:
+def _convert_lists(array: Any, location: Place) -> list[Any]:
     """Returns the lists of an Arrow array of any list type; converts the items of all lists in one call.
 
     Args:
@@ -244,7 +244,7 @@ def _slice_lists(values: Any, starts: list[int], stops: list[int], location: Pla
     return (items[start - first : stop - first] for start, stop in zip(starts, stops))
 
 
-def _of_maps(array: Any, location: Place) -> list[Any]:
+def _convert_maps(array: Any, location: Place) -> list[Any]:
     """Returns the maps of an Arrow array as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text.
 
     Args:
@@ -263,7 +263,7 @@ def _of_maps(array: Any, location: Place) -> list[Any]:
     return with_nulls([[{"key": k, "value": v} for k, v in zip(keys, values)] for keys, values in pairs], array)
 
 
-def _of_extension(array: Any, location: Place) -> list[Any]:
+def _convert_extension(array: Any, location: Place) -> list[Any]:
     """Returns the values of an Arrow extension array; for an unknown type, the values of its storage."""
     import pyarrow.compute as pc
 

@@ -357,7 +357,7 @@ def report(counters: Mapping[str, Any]) -> list[str]:
     texts = [f"{counter}: {file_counters[counter]:,}" for counter in reported_names]
     if bad_rows:
         reasons = "".join(f"\n  {each['number']:,}: {each['reason']}" for each in bad_rows)
-        example_lines = "".join(f"\n  {text}" for text in _examples(file_counters, bad_rows))
+        example_lines = "".join(f"\n  {text}" for text in _example_texts(file_counters, bad_rows))
         texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{example_lines}")
     return texts
 
@@ -379,7 +379,7 @@ def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _examples(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _example_texts(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns one bad row of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN.
 
     Args:
@@ -951,7 +951,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             read = partial(read_and_record_keys, read=read, folder=self._keys_dir)
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
-        return assigned(sources, self._assign)
+        return assign_sources(sources, self._assign)
 
 
 def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
@@ -970,7 +970,7 @@ def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
     return "string" if "{" in text or field.problem else text.replace("float32", "float64")
 
 
-def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:
+def assign_sources(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:
     """Returns {split: source}, given {split or pattern: source}; samples rows if a column names the splits."""
     if assign is None:
         return sources

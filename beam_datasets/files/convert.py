@@ -99,7 +99,7 @@ def value_converter(
     if field.exact and field.kind != "string":
         parse = _without_leading_zero(parse, path, str(field))
     if not numerals.is_python and (field.kind in _PACKED or field.kind in INTEGERS):
-        parse = _of_locale(parse, numerals)
+        parse = _parse_localized(parse, numerals)
     keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 
     def from_text(text: str | None) -> Any:
@@ -113,7 +113,7 @@ def value_converter(
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
 
 
-def _of_locale(parse: Convert, numerals: Numerals) -> Convert:
+def _parse_localized(parse: Convert, numerals: Numerals) -> Convert:
     """Returns the function from the text of a number with these separators to what `parse` returns."""
 
     def parse_numeral(text: str) -> Any:
@@ -277,7 +277,7 @@ def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
         return _index(field, path) if field.is_index else _label_converter(field)
     if field.kind in ("image", "audio"):
         return image_value if image is None else lambda value: image(image_value(value), field, path)
-    return _bool if field.kind == "bool" else _only_text if field.exact else as_text
+    return _check_bool if field.kind == "bool" else _check_text if field.exact else as_text
 
 
 def _integer_converter(kind: str) -> Convert:
@@ -302,7 +302,7 @@ def _integer_converter(kind: str) -> Convert:
 
 
 def _float(field: Field, path: str) -> Convert:
-    """Returns the converter of numbers; it rejects those that the type does not hold exactly; a given float32 rounds."""
+    """Returns the converter of numbers; rejects those that the type does not hold exactly; a given float32 rounds."""
     packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
     keeps = partial(survives, kind=field.kind)
 
@@ -340,7 +340,7 @@ def _float(field: Field, path: str) -> Convert:
     return convert
 
 
-def _bool(value: Any) -> bool:
+def _check_bool(value: Any) -> bool:
     """Returns the argument if it is a bool.
 
     Raises:
@@ -427,7 +427,7 @@ def image_value(value: Any) -> Any:
     return value["bytes"]
 
 
-def _only_text(value: Any) -> str | bytes:
+def _check_text(value: Any) -> str | bytes:
     """Returns the argument if it is str or bytes.
 
     Raises:

@@ -226,6 +226,12 @@ class Dialect:
     comment: str = ""
 
     def __post_init__(self) -> None:
+        """Checks the fields.
+
+        Raises:
+            ValueError: the encoding is unknown, a separator is not one character, or `skip_header` is set without
+                `columns`.
+        """
         check_encoding(self.encoding)
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ValueError(f"delimiter is {self.delimiter!r}; expected one character")
@@ -403,6 +409,7 @@ class _WithoutComments:
         return self
 
     def __next__(self) -> str:
+        """Returns the next line that is not a comment."""
         line = next(self.lines)
         while self.is_row_start and line.startswith(self.comment):
             self.num_skipped += 1

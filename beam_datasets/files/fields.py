@@ -124,6 +124,7 @@ class Field:
     problem: str = ""
 
     def __str__(self) -> str:
+        """Returns the type as `features` of a builder takes it, such as "int64?" or "float32[3]"."""
         text = self.kind
         if self.kind == "class" and self.labels is not None:
             text = f"class:{_labels_text(self.labels)}"

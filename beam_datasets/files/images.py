@@ -19,7 +19,7 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import ImageHeader
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.pictures import Picture, open_by_pillow, orientation_of, read_picture
-from beam_datasets.intake.streams import read_beside
+from beam_datasets.intake.streams import read_relative
 
 # Names of counters of images that readers will not see as they are in their files; see `files.inputs.count`.
 ALPHA = "images with transparency, which are read without"
@@ -74,7 +74,7 @@ def image_of(value: Any, field: Field, path: str, referring_path: str, options: 
         return storable_image(value, field, options, path)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of an image nor its path")
-    image_path, data = read_beside(value, referring_path)
+    image_path, data = read_relative(value, referring_path)
     try:
         return storable_image(data, field, options, path)
     except ValueError as error:

@@ -9,7 +9,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import Assignment, Bad, FilesBuilder, Item, SplitBy, assigned, assignment, read_piece
+from beam_datasets.files.builder import (
+    Assignment,
+    Bad,
+    FilesBuilder,
+    Item,
+    SplitBy,
+    assign_sources,
+    assignment,
+    read_piece,
+)
 from beam_datasets.files.inputs import InputFile, find
 from beam_datasets.generate.units import SourceUnits
 
@@ -95,7 +104,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
             labeled_files, misplaced = [*files, *misplaced], []
             batches = [labeled_files[i : i + _BATCH] for i in range(0, len(labeled_files), _BATCH)]
             sources[split or "train"] = SourceUnits(batches, read)
-        return assigned(sources, self._assign)
+        return assign_sources(sources, self._assign)
 
 
 def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:

@@ -30,9 +30,9 @@ class MergedColumn:
 
     def add(self, field: Field, path: str) -> None:
         """Takes the field of a file, at a path, into account; the first one may be added again."""
-        self.field = self._merged(self.field, field, self._name, path)
+        self.field = self._merge_fields(self.field, field, self._name, path)
 
-    def _merged(self, one: Field, other: Field, value_path: str, path: str) -> Field:
+    def _merge_fields(self, one: Field, other: Field, value_path: str, path: str) -> Field:
         """Returns the field of values that have one field in the files before, and another in the current file.
 
         Args:
@@ -59,10 +59,10 @@ class MergedColumn:
             return self._conflict(one, other, value_path, path)
         merged = replace(one, optional=optional)
         if one.item is not None and other.item is not None:
-            merged = replace(merged, item=self._merged(one.item, other.item, f"{value_path}[]", path))
+            merged = replace(merged, item=self._merge_fields(one.item, other.item, f"{value_path}[]", path))
         if one.fields is not None and other.fields is not None:
             pairs = {name: (field, other.fields[name]) for name, field in one.fields.items()}
-            inner = {name: self._merged(*pair, f"{value_path}/{name}", path) for name, pair in pairs.items()}
+            inner = {name: self._merge_fields(*pair, f"{value_path}/{name}", path) for name, pair in pairs.items()}
             merged = replace(merged, fields=inner)
         return merged
 
@@ -72,7 +72,7 @@ class MergedColumn:
         Args:
             one: field in the files before.
             other: field in the current file.
-            value_path: path of the values; see `_merged`.
+            value_path: path of the values; see `_merge_fields`.
             path: path of the current file.
         """
         first = next(file for start, file in reversed(self._files.items()) if value_path.startswith(start))

@@ -21,6 +21,11 @@ class Numerals:
     thousands: str = ""
 
     def __post_init__(self) -> None:
+        """Checks the separators.
+
+        Raises:
+            ValueError: a separator is invalid, or both are the same.
+        """
         if self.decimal not in (".", ","):
             raise ValueError(f"decimal is {self.decimal!r}; expected . or ,")
         if self.thousands and (len(self.thousands) > 1 or self.thousands.isalnum() or self.thousands in "+-"):

@@ -97,7 +97,7 @@ def _null_paths(values: Any, field: Field, path: str) -> Iterator[str]:
         yield from _null_paths(values.field(name), inner, f"{path}/{name}")
     if field.item is not None:
         item = field.item if len(field.shape) < 2 else replace(field, shape=field.shape[1:], optional=False)
-        yield from _null_paths(_items(values), item, f"{path}[]")
+        yield from _null_paths(_inner_array(values), item, f"{path}[]")
 
 
 def _paths_without(field: Field, path: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _plain(values: Any) -> Any:
     return pc.run_end_decode(values) if pa.types.is_run_end_encoded(values.type) else values
 
 
-def _items(values: Any) -> Any:
+def _inner_array(values: Any) -> Any:
     """Returns the Arrow array of the items of lists, or of the entries of maps as structs; none of them is null."""
     import pyarrow as pa
 

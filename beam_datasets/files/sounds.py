@@ -12,7 +12,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.convert import image_value
 from beam_datasets.files.fields import Field, SoundType, advice
 from beam_datasets.intake.sound import CheckedSound, SoundInfo, checked
-from beam_datasets.intake.streams import read_beside
+from beam_datasets.intake.streams import read_relative
 
 _EXACT_FLOATS = {("int24", "float32")}  # kinds of samples that a dtype holds, though NumPy does not know it
 
@@ -67,7 +67,7 @@ def read_content(value: Any, referring_path: str) -> CheckedSound:
         return checked(value)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of a sound nor its path")
-    file, data = read_beside(value, referring_path)
+    file, data = read_relative(value, referring_path)
     try:
         return checked(data)
     except InputError as error:

@@ -586,7 +586,7 @@ class BlockBuilder:
         try:
             size = self._append(example)
         except Exception as e:
-            _tell_where(e, self._split, key)
+            _add_location(e, self._split, key)
             raise
         if size > MAX_RECORD_BYTES:
             raise FeatureValueError(
@@ -629,7 +629,7 @@ def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) 
     return suffix
 
 
-def _tell_where(error: Exception, split: str, key: Any) -> None:
+def _add_location(error: Exception, split: str, key: Any) -> None:
     """Puts "split 'train', key 'a': " in front of an encoding error's message, in place, if it is a text."""
     if error.args and isinstance(error.args[0], str):
         error.args = (f"split {split!r}, key {key!r}: {error.args[0]}", *error.args[1:])

@@ -122,7 +122,7 @@ def _encode(
             label = ", ".join(splits)
             message, key_note = what_raised(error, key, count, label)
             details = [f"in the source of {label!r}", *([key_note] if count else [])]
-            raise GenerationError(message + frames.placed(details, frames.of(error))) from error
+            raise GenerationError(message + frames.format_location(details, frames.of(error))) from error
 
 
 def write_blocks(

@@ -44,6 +44,11 @@ class ShardingOptions:
     skip_empty_splits: bool = False
 
     def __post_init__(self) -> None:
+        """Converts the numbers to int and checks the fields.
+
+        Raises:
+            ValueError: a number is out of range, or `min_shard_size` exceeds `max_shard_size`.
+        """
         self._take_integers()
         for name in ("ignore_duplicates", "ordered", "skip_empty_splits"):
             object.__setattr__(self, name, boolean(name, getattr(self, name)))

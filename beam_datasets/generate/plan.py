@@ -349,7 +349,7 @@ def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
     A record in a bin that is in two groups is sent to both.
     """
     ascending = np.frombuffer(block.keys, "S16")
-    groups = _groups_near(ascending, plan)
+    groups = _candidate_groups(ascending, plan)
     firsts = np.searchsorted(ascending, _keys_to_bytes(plan.lows[groups]), side="left")
     lasts = np.searchsorted(ascending, _keys_to_bytes(plan.highs[groups]), side="right")
     yield from _cut_block(block, plan.first_group + groups, firsts, lasts)
@@ -400,7 +400,7 @@ def _cut_block(
         yield number, block.cut(first, last, start, stop)
 
 
-def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
+def _candidate_groups(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
     """Returns the indices of the groups to which keys of a block may belong, ascending.
 
     They may include groups that get none of the keys. So `route` compares a block with a few of many groups.

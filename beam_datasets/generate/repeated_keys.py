@@ -53,13 +53,13 @@ def _keys(source: Any, deadline: float) -> Iterator[Any]:
         source: an iterable of (key, example), a function that returns one, or a `SourceUnits`.
         deadline: time of `time.monotonic` at which it ends.
     """
-    for item in _items(source):
+    for item in _source_items(source):
         if time.monotonic() > deadline:
             return
         yield item[0]
 
 
-def _items(source: Any) -> Iterator[Any]:
+def _source_items(source: Any) -> Iterator[Any]:
     """Yields the elements of a source; none of a Beam transform."""
     if isinstance(source, SourceUnits):
         for unit in source.units:

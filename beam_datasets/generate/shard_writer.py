@@ -206,19 +206,19 @@ def join_parts(parts: Iterable[WrittenShard], num_shards: int, destination: Dest
         num_shards: number of shards of the split.
         destination: the staging directory.
     """
-    parts = sorted(parts, key=lambda part: part.part)
+    parts = sorted(parts, key=lambda group_shard: group_shard.part)
     first = parts[0]
     path = destination.path(first.split, first.shard, num_shards)
     if len(parts) == 1 and storage.basename(first.path) == storage.basename(path):
         return first
     checksum = 0
     with storage.open_writer(path) as writer:
-        for part in parts:
-            checksum = append_file(part.path, writer, checksum)
+        for group_shard in parts:
+            checksum = append_file(group_shard.path, writer, checksum)
     index = _joined_index(parts, destination.ordered)
     joined_shard, content = WrittenShard.of(first.split, first.shard, path, index, checksum)
     storage.write_bytes(path + ".index", content)
-    return replace(joined_shard, requests=storage.sum_requests(part.requests for part in parts))
+    return replace(joined_shard, requests=storage.sum_requests(group_shard.requests for group_shard in parts))
 
 
 def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
@@ -236,13 +236,13 @@ def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
 def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
     """Returns the index of a shard: those of its parts, with offsets shifted by the sizes of the parts before."""
     offsets, keys, num_bytes_before = [np.zeros(1, np.uint64)], [], 0
-    for part in parts:
-        path = part.path + ".index"
+    for group_shard in parts:
+        path = group_shard.path + ".index"
         index = Index.from_bytes(storage.read_bytes(path), path=path)
         offsets.append(index.offsets[1:] + np.uint64(num_bytes_before))
         if index.keys is not None:
             keys.append(index.keys)
-        num_bytes_before += part.file_bytes
+        num_bytes_before += group_shard.file_bytes
     return Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered)
 
 

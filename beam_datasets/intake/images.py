@@ -31,7 +31,7 @@ def check_image(data: bytes) -> ImageHeader:
     reader = _READERS.get(kind)
     if reader is None:
         expected = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
-        raise InputError(why_unusable(data, expected, "decode it and give its pixels, or convert it to PNG"))
+        raise InputError(image_problem(data, expected, "decode it and give its pixels, or convert it to PNG"))
     try:
         header = reader(data)
     except DamagedError as error:
@@ -42,7 +42,7 @@ def check_image(data: bytes) -> ImageHeader:
     return header
 
 
-def why_unusable(data: bytes, expected: str = "", advice: str = "convert it to PNG") -> str:
+def image_problem(data: bytes, expected: str = "", advice: str = "convert it to PNG") -> str:
     """Returns the error text for a file that is not an image, or an image of a format that cannot be used.
 
     Args:

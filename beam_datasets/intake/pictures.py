@@ -23,7 +23,7 @@ from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import tiff
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
-from beam_datasets.intake.images import check_image, check_size, ppm_fields, why_unusable
+from beam_datasets.intake.images import check_image, check_size, image_problem, ppm_fields
 
 _PLUGINS = {  # format -> name of Pillow's plugin
     formats.PNG: "PNG",
@@ -122,7 +122,7 @@ def read_picture(data: bytes) -> Picture:
     header = check_image(data) if kind in formats.READABLE else None
     read = _READERS.get(kind, _by_pillow if kind in _PLUGINS else None)
     if read is None:
-        raise InputError(why_unusable(data))
+        raise InputError(image_problem(data))
     try:
         return replace(read(data, kind, header), format=kind, num_previews=header.num_previews if header else 0)
     except DamagedError as error:

@@ -80,7 +80,7 @@ def layout_of(data: bytes) -> Layout:
     start = _end_of_id3(data)
     read_layout = _LAYOUT_READERS.get(ending_of_sound(data[start : start + 12]))
     if read_layout is None:
-        raise InputError(_why_unknown(data, data[start : start + 12]))
+        raise InputError(_unknown_sound_problem(data, data[start : start + 12]))
     try:
         return read_layout(data, start)
     except (struct.error, IndexError):
@@ -102,7 +102,7 @@ _OTHER_FORMATS = {  # first bytes -> name
 }
 
 
-def _why_unknown(data: bytes, head: bytes) -> str:
+def _unknown_sound_problem(data: bytes, head: bytes) -> str:
     """Returns the error text for content that is not a sound of a format in KINDS."""
     if not data:
         return "expected a sound, got an empty file. Leave it out"

@@ -158,7 +158,7 @@ def open_bytes(path: str) -> io.BufferedReader:
     return raw if codec is None else decompressed(raw, codec, path)
 
 
-def read_beside(name: str, referring_path: str) -> tuple[str, bytes]:
+def read_relative(name: str, referring_path: str) -> tuple[str, bytes]:
     """Returns the path and the content of a file that another file names.
 
     Args:

@@ -88,6 +88,12 @@ class AppendOptions:
     union_features: bool = False
 
     def __post_init__(self) -> None:
+        """Checks the fields.
+
+        Raises:
+            TypeError: a field has another type.
+            ValueError: a field has an invalid value, or two fields exclude each other.
+        """
         self.sharding  # noqa: B018  # checks the numbers
         for name in ("new_splits", "share_shards", "union_features"):
             boolean(name, getattr(self, name))
@@ -230,7 +236,7 @@ def plan_append(
     published_splits = parent.info.splits
     _check_known(() if options.new_splits else merged, parent.info)
     rules = {name: _rules(name, parts, name in published_splits) for name, parts in merged.items()}
-    runs = {name: [run for part in parts for run in part.runs] for name, parts in merged.items()}
+    runs = {name: [run for selected_split in parts for run in selected_split.runs] for name, parts in merged.items()}
     keys_to_delete = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
     skipped_keys = {
         name: {key: range(len(runs[name])) for _, key in split_keys} for name, split_keys in keys_to_delete.items()
@@ -430,7 +436,7 @@ def _fully_read(
     """Returns the datasets whose examples are all read, so that their input files can be recorded."""
     num_read: Counter[int] = Counter()
     ends: Counter[tuple[int, str]] = Counter()
-    reads = [read for parts in merged.values() for part in parts for read in part.reads]
+    reads = [read for parts in merged.values() for selected_split in parts for read in selected_split.reads]
     for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
         source_split = read.dataset, read.split
         num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
@@ -493,7 +499,7 @@ def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> An
     Raises:
         BeamDatasetsError: its runs cannot be merged by key, because keys are missing or their rules or order differ.
     """
-    runs = [run for part in parts for run in part.runs]
+    runs = [run for selected_split in parts for run in selected_split.runs]
     for run in runs:
         if not run.rules:
             raise BeamDatasetsError(
@@ -579,8 +585,8 @@ def _make_lineage(
         sources[0] = replace(sources[0], source=None)  # its own manifest has it; else appends would nest deeply
     splits = {}
     for name, parts in ((name, merged[name]) for name in counts):
-        expression = "+".join(part.expression for part in parts)
-        reads = tuple(read for part in parts for read in part.reads)
+        expression = "+".join(selected_split.expression for selected_split in parts)
+        reads = tuple(read for selected_split in parts for read in selected_split.reads)
         splits[name] = SplitLineage(expression, reads, (Ascent(0, parts[0].runs[0].rules),))
     return Lineage(tuple(sources), splits, appended={name: count._asdict() for name, count in counts.items()})
 

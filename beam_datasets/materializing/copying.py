@@ -100,21 +100,32 @@ def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], shardin
         LostExamplesError: ranges are missing, or prepared twice.
         BeamDatasetsError: a split has no examples, or fewer than shards are asked for.
     """
-    in_order = sorted(prepared, key=lambda part: part.number)
-    ranges.check_all_read(part.number for part in in_order)
+    in_order = sorted(prepared, key=lambda prepared_range: prepared_range.number)
+    ranges.check_all_read(prepared_range.number for prepared_range in in_order)
     splits = []
     for split in ranges.splits:
-        parts = [part for part in in_order if part.split == split.name and part.file.take]
+        parts = [
+            prepared_range
+            for prepared_range in in_order
+            if prepared_range.split == split.name and prepared_range.file.take
+        ]
         if not parts:
             raise BeamDatasetsError(
                 f"split {split.name!r} has no examples left: the filter keeps none of the {split.num_examples} of "
                 f"{split.expression}. A published split needs at least one; leave the split out, or change the filter."
             )
-        longest_last = sorted(parts, key=lambda part: part.file.skip + part.file.take)
-        indexes = {part.file.filename: part.index_path for part in longest_last if part.index_path is not None}
-        files, num_bytes = _to_file_instructions([part.file for part in parts]), sum(part.num_bytes for part in parts)
+        longest_last = sorted(parts, key=lambda prepared_range: prepared_range.file.skip + prepared_range.file.take)
+        indexes = {
+            prepared_range.file.filename: prepared_range.index_path
+            for prepared_range in longest_last
+            if prepared_range.index_path is not None
+        }
+        files, num_bytes = (
+            _to_file_instructions([prepared_range.file for prepared_range in parts]),
+            sum(prepared_range.num_bytes for prepared_range in parts),
+        )
         splits.append(_split_copy(split, files, num_bytes, sharding, indexes))
-    return CopyPlan(tuple(splits), storage.sum_requests(part.requests for part in in_order))
+    return CopyPlan(tuple(splits), storage.sum_requests(prepared_range.requests for prepared_range in in_order))
 
 
 def _split_copy(

@@ -180,8 +180,8 @@ class Job:
 def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[RecordRange]) -> Lineage:
     """Returns the lineage of a dataset, with the positions of its keys that follow from the prepared records."""
     counts: Counter[tuple[str, int]] = Counter()
-    for part in prepared:
-        counts[part.split, part.run] += part.file.take
+    for prepared_range in prepared:
+        counts[prepared_range.split, prepared_range.run] += prepared_range.file.take
     lineages = {split.name: split.lineage([counts[split.name, i] for i in range(len(split.runs))]) for split in splits}
     return replace(lineage, splits=lineages)
 
@@ -362,8 +362,8 @@ def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) 
     Raises:
         BeamDatasetsError: the features of one differ.
     """
-    (first, tree), *others = zip(builders, trees)
-    for builder, other in others:
+    (first, tree), *remaining = zip(builders, trees)
+    for builder, other in remaining:
         if problem := find_difference(tree, other):
             raise BeamDatasetsError(
                 f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "

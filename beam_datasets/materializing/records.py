@@ -422,8 +422,8 @@ class Transform:
             try:
                 return places(data)
             except ExpressionLimitError as error:  # which each record could need again
-                place = _describe_record(record_range, records, first)
-                raise type(error)(f"{place}, and the {len(data) - 1} after it: {error}") from error
+                location = _describe_record(record_range, records, first)
+                raise type(error)(f"{location}, and the {len(data) - 1} after it: {error}") from error
             except (BeamDatasetsError, FeatureError, ExampleError):
                 for index, record in enumerate(data):
                     try:

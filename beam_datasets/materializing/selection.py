@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
-from beam_datasets.diffing.diffing import aligned, key_blocks, keys_of
+from beam_datasets.diffing.diffing import key_blocks, keys_of, merge_key_blocks
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
@@ -182,7 +182,7 @@ class Sources:
             raise BeamDatasetsError(
                 f"{builder.dataset_dir} is stored as {builder.info.file_format}; only tfrecord can be materialized."
             )
-        if any(part.startswith("incomplete.") for part in builder.dataset_dir.split("/")):
+        if any(component.startswith("incomplete.") for component in builder.dataset_dir.split("/")):
             raise BeamDatasetsError(
                 f"{builder.dataset_dir} is of a run that has not ended; wait until it is published."
             )
@@ -321,8 +321,8 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
         source_name = source.display_name if isinstance(source, Built) else source.info.display_name
         prefix = f"{source_name}:" if number or sources.names_first else ""
         texts += [prefix + text for text in _as_text(term, parts)]
-        for part in parts:
-            read = Read(number, part.splitname, part.start, part.stop)
+        for instruction in parts:
+            read = Read(number, instruction.splitname, instruction.start, instruction.stop)
             if reads and reads[-1] == replace(read, start=reads[-1].start, stop=read.start):
                 read = replace(read, start=reads.pop().start)
             if read.start < read.stop:
@@ -354,8 +354,8 @@ def _divide_expression(expression: str) -> Iterator[tuple[str | None, str]]:
     [(None, 'train[:5]'), ('/data/c++/things/1.0.0', 'test')]
     """
     parts: list[str] = []
-    for part in expression.split("+"):
-        parts.append(part)
+    for term in expression.split("+"):
+        parts.append(term)
         match = _TERM.match("+".join(parts).strip())
         if match:
             yield match["source"] and match["source"].strip(), match["split"]
@@ -369,7 +369,9 @@ def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[
     text = str(term)
     if _TERM.match(text):
         return [text]
-    return [f"{part.splitname}[{part.start}:{part.stop}]" for part in parts]  # an object that has no expression
+    return [
+        f"{instruction.splitname}[{instruction.start}:{instruction.stop}]" for instruction in parts
+    ]  # an object that has no expression
 
 
 def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
@@ -450,7 +452,7 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
         run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
     ]
     repeats: Repeats | None = None
-    for columns in aligned([key_blocks(run.files, run.start) for run in runs]):
+    for columns in merge_key_blocks([key_blocks(run.files, run.start) for run in runs]):
         key_columns = [(number, first, run_keys) for number, (first, run_keys) in enumerate(columns) if len(run_keys)]
         if len(key_columns) < 2:
             continue

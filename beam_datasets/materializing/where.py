@@ -61,6 +61,11 @@ class Where:
     expression: str
 
     def __post_init__(self) -> None:
+        """Checks that the expression is text.
+
+        Raises:
+            BeamDatasetsError: it has another type, or characters that cannot be encoded.
+        """
         if not isinstance(self.expression, str):
             raise BeamDatasetsError(f"where: expected a text such as 'n > 3', got {self.expression!r:.100}.")
         if not is_unicode(self.expression) or "\0" in self.expression:
@@ -291,7 +296,7 @@ def _names_in_divisions(node: Any) -> list[str]:
         return []
     children = [argument["expression"] for argument in node.get("arguments", ())]  # of DuckDB 2
     parts = [_names_in_divisions(child) for child in children or node.get("children", ())]
-    return [name for part in parts for name in part] if all(parts) else []
+    return [name for names in parts for name in names] if all(parts) else []
 
 
 def _constant_text(node: Any) -> str | None:

@@ -278,6 +278,11 @@ class ShardColumns:
     index_crc32c: Sequence[int]
 
     def __post_init__(self) -> None:
+        """Checks that all columns have an item for each shard.
+
+        Raises:
+            MetadataError: they have different lengths, or a number is invalid.
+        """
         lengths = {column.name: len(getattr(self, column.name)) for column in fields(self)}
         if len(set(lengths.values())) > 1:
             raise MetadataError(f"the columns of the shards have different lengths: {lengths}.")

@@ -286,6 +286,11 @@ class FilenameTemplate:
     template: str = DEFAULT_FILENAME_TEMPLATE
 
     def __post_init__(self) -> None:
+        """Checks the fields and the template.
+
+        Raises:
+            MetadataError: the template is invalid, or a name would lead out of the dataset's directory.
+        """
         for label, value in (("dataset", self.dataset), ("split", self.split), ("file format", self.fileformat)):
             if _UNSAFE_IN_A_NAME.search(value):
                 raise MetadataError(

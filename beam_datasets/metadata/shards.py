@@ -186,13 +186,13 @@ class FileInstructions(Sequence[FileInstruction]):
         parts = list(parts)
         if len(parts) == 1:
             return parts[0]
-        filenames = [names for part in parts for names in part.filenames]
+        filenames = [names for instructions in parts for names in instructions.filenames]
         sources, base = [_NO_RUNS], 0
-        for part in parts:
-            sources.append(part.source + base)
-            base += len(part.filenames)
+        for instructions in parts:
+            sources.append(instructions.source + base)
+            base += len(instructions.filenames)
         columns = (
-            np.concatenate([_NO_RUNS, *(getattr(part, column) for part in parts)])
+            np.concatenate([_NO_RUNS, *(getattr(instructions, column) for instructions in parts)])
             for column in ("shard", "skip", "take", "examples_in_shard")
         )
         return cls(filenames, np.concatenate(sources), *columns)

@@ -167,6 +167,11 @@ class ReadInstruction(AbstractSplit):
     rounding: Rounding = "closest"
 
     def __post_init__(self) -> None:
+        """Checks the limits and their unit.
+
+        Raises:
+            SplitError: a limit is not a number of this unit, or out of range.
+        """
         if self.unit not in _SUFFIX:
             raise SplitError(
                 f"unit {self.unit!r} of split {self.split_name!r} is unknown; known are 'abs', '%' and 'shard'."
@@ -513,6 +518,11 @@ class SplitInfo:
     statistics: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        """Checks the name and the numbers.
+
+        Raises:
+            MetadataError: one of them is invalid.
+        """
         try:
             check_split_name(self.name)
         except ValueError as error:

@@ -121,7 +121,7 @@ def mix(
         for title, quota, identity in zip(titles, quotas, identities)
     ]
     at = f", schedule={list(starts)}" if len(starts) > 1 else ""
-    text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}{at}, seed={seed}, stop={stop})"
+    text = f"mix({', '.join(' | '.join(filter(None, words)) for words in parts)}{at}, seed={seed}, stop={stop})"
     mixed_identity = _merge_identities(datasets, identities)
     if not all(isinstance(source, Dataset) for source in datasets):
         if stop == "all" and not all(stages[-1][1]):
@@ -357,8 +357,8 @@ def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
     """
     if any(isinstance(step, (Map, MixedRest)) for dataset in datasets for step in dataset._steps[1:]):
         return
-    (first, name), *others = zip(datasets, names)
-    for dataset, other in others:
+    (first, name), *remaining = zip(datasets, names)
+    for dataset, other in remaining:
         problem = None
         kind, other_kind = _describe_items(first._steps[0]), _describe_items(dataset._steps[0])
         if kind != other_kind:

@@ -83,7 +83,9 @@ class ReadOnlyBuilder:
         self.manifest = self._read_manifest()
         text = self._read(INFO_FILE)
         if text is None:
-            raise DatasetNotFoundError(f"{self._dir} is not a published dataset: {catalog.what_lacks(self._dir)}")
+            raise DatasetNotFoundError(
+                f"{self._dir} is not a published dataset: {catalog.explain_unpublished(self._dir)}"
+            )
         self.digest = self.manifest.digest if self.manifest else hashlib.sha256(text).hexdigest()
         info = DatasetInfo.from_json_text(text, path=storage.join(self._dir, INFO_FILE), directory=self._dir)
         self._pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))

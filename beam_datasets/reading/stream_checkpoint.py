@@ -127,7 +127,7 @@ class StreamState:
         position = parse_number("the state's position", state["position"], MAX_POSITION)
         held_items = _held_of(state["held"], origins, position, of_base)
         result = cls(state["epoch"], position, held_items, state["fingerprint"])
-        items = list(_items(held_items))
+        items = list(_held_units(held_items))
         if len(set(items)) < len(items):
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
         if number == _FORMAT and state["check"] != result._check():
@@ -205,19 +205,19 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
     return units
 
 
-def _items(value: Any) -> Iterator[Any]:
+def _held_units(value: Any) -> Iterator[Any]:
     """Yields the units in held items, with groups replaced by their units: positions, and JSON texts of dicts.
 
     The units are hashable, to find duplicates.
 
-    >>> list(_items([[38, 40], {"of": 41, "part": 2}]))
+    >>> list(_held_units([[38, 40], {"of": 41, "part": 2}]))
     [38, 40, '{"of": 41, "part": 2}']
     """
     if isinstance(value, Held):
-        yield from _items([value.queue, value.bins])
+        yield from _held_units([value.queue, value.bins])
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _items(inner)
+            yield from _held_units(inner)
     else:
         yield json.dumps(value) if isinstance(value, dict) else value
 

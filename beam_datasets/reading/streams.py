@@ -765,11 +765,11 @@ def _queue_part(queue: deque[Item], parts: Parts) -> None:
     After the last part, removes `parts` from the queue.
     """
     unit = {"of": parts.unit, "part": parts.number}
-    part = parts.next()
-    if part is END:
+    item = parts.next()
+    if item is END:
         queue.popleft()
     else:
-        queue.appendleft((unit, part))
+        queue.appendleft((unit, item))
 
 
 def _key(unit: Unit) -> Any:

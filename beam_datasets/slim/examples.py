@@ -36,6 +36,11 @@ class _Checked:
     """Validates the fields of a feature when it is made: lists of the dtype can be stored, and lengths are known."""
 
     def __post_init__(self) -> None:
+        """Converts `dtype` and `shape` and checks them.
+
+        Raises:
+            ValueError: one of them is invalid.
+        """
         declared_dtype = vars(self)["dtype"]
         dtype, shape = (
             STRING if declared_dtype is str or declared_dtype is bytes else to_dtype(declared_dtype),

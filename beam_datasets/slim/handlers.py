@@ -390,7 +390,7 @@ class _Coordinates(ItemHandler):
             raise ValueError(f"{type(self).__name__} needs {len(self._names)} keys, got {keys!r}")
         super().__init__([(prefix or "") + key for key in keys])
 
-    def _joined(self, sides: list[NDArray[Any]]) -> NDArray[Any]:
+    def _stack_sides(self, sides: list[NDArray[Any]]) -> NDArray[Any]:
         """Returns the arrays of the sides, stacked along a new last dimension.
 
         Raises:
@@ -407,7 +407,7 @@ class BoundingBox(_Coordinates):
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[Any]:
         """Returns an array of shape (num_boxes, 4)."""
-        return self._joined([flat(keys_to_tensors[key]) for key in self.keys])
+        return self._stack_sides([flat(keys_to_tensors[key]) for key in self.keys])
 
 
 class BoundingBoxSequence(_Coordinates):
@@ -438,10 +438,10 @@ class BoundingBoxSequence(_Coordinates):
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns an array of shape (time, longest step, coordinates), or the SparseTensorValue of it."""
         sides = [keys_to_tensors[key] for key in self.keys]
-        joined_array = self._joined([np.asarray(dense(side, self._default_value)) for side in sides])
+        joined_array = self._stack_sides([np.asarray(dense(side, self._default_value)) for side in sides])
         if self._return_dense:
             return joined_array
-        is_present = np.stack([_mark_given(side) for side in sides], axis=-1)
+        is_present = np.stack([_mark_values(side) for side in sides], axis=-1)
         return SparseTensorValue(
             np.argwhere(is_present), joined_array[is_present], np.array(joined_array.shape, np.int64)
         )
@@ -495,7 +495,7 @@ def _count_items(key: str, value: Any) -> NDArray[np.int64]:
     return value.row_lengths[0]
 
 
-def _mark_given(side: Any) -> NDArray[np.bool_]:
+def _mark_values(side: Any) -> NDArray[np.bool_]:
     """Returns whether each element of a padded array is a value, not padding."""
     if not isinstance(side, RaggedArray):
         return np.ones(np.shape(side), np.bool_)

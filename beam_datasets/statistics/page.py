@@ -90,11 +90,12 @@ def _overview(features: Mapping[str, Mapping[str, Any]]) -> str:
     heads = ["type", "missing", "distinct", *(["drift"] if several else []), "notes"]
     lines = []
     for number, (path, parts) in enumerate(features.items()):
-        feature_statistics = [part for part in parts.values() if part is not None]
+        feature_statistics = [feature for feature in parts.values() if feature is not None]
         missing_share = max(
-            (part["missing"] / (part["missing"] + part["values"] or 1) for part in feature_statistics), default=0
+            (feature["missing"] / (feature["missing"] + feature["values"] or 1) for feature in feature_statistics),
+            default=0,
         )
-        distinct = max(feature_statistics, key=lambda part: part["distinct"])
+        distinct = max(feature_statistics, key=lambda feature: feature["distinct"])
         gap, _ = _drift(parts)
         notes = f'<td class="long">{marks}</td>' if (marks := _marks(parts)) else "<td></td>"
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
@@ -127,7 +128,11 @@ def _feature(
         example_url: function (name of the slice, index of an example in it) -> URL; None for no links.
         images: (URL, description) of some of its images; the URL is '' for a damaged image.
     """
-    facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in parts.items() if part is not None}
+    facts = {
+        name: _facts(feature) | _spread(feature, name, example_url)
+        for name, feature in parts.items()
+        if feature is not None
+    }
     pictures = "".join(
         f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' if url else f"<br>Damaged: {escape(text)}"
         for url, text in images
@@ -150,7 +155,7 @@ def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
     Args:
         parts: slice -> statistics of the feature; None if the slice does not have it.
     """
-    return ", ".join(dict.fromkeys(part["type"] for part in parts.values() if part is not None))
+    return ", ".join(dict.fromkeys(feature["type"] for feature in parts.values() if feature is not None))
 
 
 def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
@@ -252,7 +257,7 @@ _LAST = ("min", "5%", "25%", "median", "75%", "95%", "max", "mean", "std")
 
 def _plots(parts: Mapping[str, dict[str, Any] | None], example_url: Callable[[str, int], str] | None) -> Iterator[str]:
     """Yields a histogram for each kind of number, such as values or sizes; a note if all are the same or all differ."""
-    if all(part is None or is_identifier(part) for part in parts.values()):
+    if all(feature is None or is_identifier(feature) for feature in parts.values()):
         yield '<p class="soft">Integers that all differ and are evenly spread, so no histogram.</p>'
         return
     for name, caption in _CAPTIONS.items():
@@ -270,9 +275,11 @@ def _plots(parts: Mapping[str, dict[str, Any] | None], example_url: Callable[[st
 def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
     """Returns {number of the slice: (label, statistics of its values, or of its items, bytes, ... as `name` says)}."""
     spreads = {
-        index: (label, part if name == "values" else part[name])
-        for index, (label, part) in enumerate(parts.items())
-        if part is not None and (name == "values" or name in part) and not (name in SIZES and constant_size(part))
+        index: (label, feature if name == "values" else feature[name])
+        for index, (label, feature) in enumerate(parts.items())
+        if feature is not None
+        and (name == "values" or name in feature)
+        and not (name in SIZES and constant_size(feature))
     }
     return {index: (label, spread) for index, (label, spread) in spreads.items() if "histogram" in spread}
 
@@ -328,16 +335,16 @@ def _drift(parts: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bo
         for other in spreads[1:]:
             _, (first, second) = _align_histograms([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
-    feature_statistics = [part for part in parts.values() if part is not None]
-    value_shares = [_shares_of_values(part) for part in feature_statistics if part["values"]]
+    feature_statistics = [feature for feature in parts.values() if feature is not None]
+    value_shares = [_shares_of_values(feature) for feature in feature_statistics if feature["values"]]
     for shares in value_shares[1:] if all(value_shares) else ():
         names = sorted({*value_shares[0], *shares})
         gaps.append(_gap([value_shares[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
     counts, totals = (
-        [part["values"] for part in feature_statistics],
-        [part["values"] + part["missing"] for part in feature_statistics],
+        [feature["values"] for feature in feature_statistics],
+        [feature["values"] + feature["missing"] for feature in feature_statistics],
     )
-    missing = [part["missing"] / (total or 1) for part, total in zip(feature_statistics, totals)]
+    missing = [feature["missing"] / (total or 1) for feature, total in zip(feature_statistics, totals)]
     missing_gap = max((abs(share - missing[0]) for share in missing), default=0)
     differs = max(gaps, default=0) > _noise(counts) or missing_gap > _noise(totals)
     return max([*gaps, missing_gap] if missing_gap else gaps, default=None), differs

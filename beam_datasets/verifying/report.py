@@ -171,8 +171,8 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
         first += len(of_split)
         for number, shard in enumerate(of_split):
             findings += _Shard(expected, split, number, shard).findings()
-        findings += _of_num_bytes(split, of_split)
-        findings += _of_key_order(split, of_split)
+        findings += _size_findings(split, of_split)
+        findings += _key_order_findings(split, of_split)
     return Report(
         expected.full_name,
         expected.directory,
@@ -195,9 +195,9 @@ class _Shard:
 
     def findings(self) -> list[Finding]:
         """Returns the findings of the file, then those of its index."""
-        of_file = list(self._of_file())
+        of_file = list(self._file_findings())
         is_whole = all(finding.kind in OF_CONTENT for finding in of_file)
-        return [*of_file, *self._of_index(is_whole)]
+        return [*of_file, *self._index_findings(is_whole)]
 
     @property
     def _name(self) -> str:
@@ -228,7 +228,7 @@ class _Shard:
 
     # --------------------------------------------------------------------------------------------------------- the file
 
-    def _of_file(self) -> Iterator[Finding]:
+    def _file_findings(self) -> Iterator[Finding]:
         """Yields the findings of the file.
 
         It is missing or unreadable, and then there is no other finding; or there is one for each damage, and one that
@@ -239,16 +239,16 @@ class _Shard:
             kind = "missing" if facts.missing else "unreadable"
             yield Finding(name, None, None, kind, facts.problem, self._lost())
             return
-        yield from map(self._of_damage, facts.damages)
+        yield from map(self._damage_finding, facts.damages)
         published = self._published("crc32c")
         if not facts.broken and published is not None and facts.crc32c != published:
-            yield self._of_other_content(published)
+            yield self._content_finding(published)
         elif (not facts.broken or facts.damages[-1].count is not None) and expected not in (None, facts.num_records):
             source = INFO_FILE if self.split.columns is None else MANIFEST_FILE
             message = f"the file has {facts.num_records} records, but by {source} it has {expected}"
             yield Finding(name, facts.size, None, "count", message, self._lost(facts.num_records))
 
-    def _of_damage(self, damage: Damage) -> Finding:
+    def _damage_finding(self, damage: Damage) -> Finding:
         """Returns the finding of a damage, with the examples that are lost by it."""
         kind, message = damage.kind, damage.problem
         if self._num_examples is not None and damage.record >= self._num_examples:
@@ -266,7 +266,7 @@ class _Shard:
         lost_examples = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
         return Finding(self._name, damage.offset, damage.record, kind, message, lost_examples)
 
-    def _of_other_content(self, published: int) -> Finding:
+    def _content_finding(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
         num_records, expected = self.facts.num_records, self._num_examples or 0
         index = self.facts.index  # which says more if it is the published one
@@ -284,7 +284,7 @@ class _Shard:
 
     # -------------------------------------------------------------------------------------------------------- the index
 
-    def _of_index(self, is_whole: bool) -> Iterator[Finding]:
+    def _index_findings(self, is_whole: bool) -> Iterator[Finding]:
         """Yields the findings of the index. Only beside a whole shard a difference between them is the index's."""
         index, published = self.facts.index, self._published("index_crc32c")
         kind = message = ""
@@ -328,7 +328,7 @@ class _Shard:
         return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.found}"
 
 
-def _of_num_bytes(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
+def _size_findings(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
     """Yields a finding if the records of a split, otherwise whole, have another size than the small files record."""
     counts, columns = [shard.num_records for shard in facts], split.columns
     if split.num_bytes is None or any(shard.broken for shard in facts) or counts != list(split.num_examples or ()):
@@ -344,7 +344,7 @@ def _of_num_bytes(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator
         yield Finding(source, None, None, kind, message)
 
 
-def _of_key_order(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
+def _key_order_findings(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:
     """Yields findings about the order of the sort keys in the intact indexes of a split."""
     columns = split.columns
     published = columns.index_crc32c if columns is not None else [None] * len(facts)

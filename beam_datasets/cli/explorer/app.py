@@ -153,10 +153,18 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             ValueError: both slices are the same.
         """
         both = ("", "2") if argument("name2") else ("",)
-        requested = [(catalogue.open(argument(f"name{which}")), argument(f"slice{which}")) for which in both]
+        requested = [
+            (catalogue.open(argument(f"name{slice_number}")), argument(f"slice{slice_number}")) for slice_number in both
+        ]
         selections = [(published, expression or pages.default_slice(published)) for published, expression in requested]
         several = len({published for published, _ in selections}) > 1
-        at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in selections}
+        at = {
+            (f"{p.info.display_name} {expression_of_slice}" if several else expression_of_slice): (
+                p,
+                expression_of_slice,
+            )
+            for p, expression_of_slice in selections
+        }
         if len(at) < len(selections):
             raise ValueError(
                 f"Compare with: expected another slice or version than {selections[0][1]!r}, got the same."
@@ -186,7 +194,9 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         return show(
             "statistics",
             {
-                "chosen": [(published.info.display_name, part) for published, part in selections],
+                "chosen": [
+                    (published.info.display_name, expression_of_slice) for published, expression_of_slice in selections
+                ],
                 "progress": {} if all(waited) else summaries,
                 "changes": compare_features(*(p.info.features for p, _ in selections)).changes if several else (),
                 "content": pages.escaped(body),

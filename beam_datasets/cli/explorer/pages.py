@@ -101,9 +101,11 @@ class Catalogue:
         if rows is not None and (visible_parts := _slice_parts(parts, rows)):
             parts, expression = (
                 visible_parts,
-                "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in visible_parts),
+                "+".join(
+                    f"{instruction.splitname}[{instruction.start}:{instruction.stop}]" for instruction in visible_parts
+                ),
             )
-        split = next((part.splitname for part in parts), "selection")
+        split = next((instruction.splitname for instruction in parts), "selection")
         target = f"{published.name}_part{number if number > 1 else ''}"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
         command += [*(["--where", where] if where else []), "--to", target]
@@ -124,12 +126,13 @@ def _slice_parts(parts: Iterable[AbsoluteInstruction], rows: range) -> list[Abso
         rows: positions in the slice, from 0.
     """
     selected, first = [], 0
-    for part in parts:
+    for instruction in parts:
         start, stop = (
-            min(max(part.start + position - first, part.start), part.stop) for position in (rows.start, rows.stop)
+            min(max(instruction.start + position - first, instruction.start), instruction.stop)
+            for position in (rows.start, rows.stop)
         )
-        selected += [replace(part, start=start, stop=stop)] if start < stop else []
-        first += part.stop - part.start
+        selected += [replace(instruction, start=start, stop=stop)] if start < stop else []
+        first += instruction.stop - instruction.start
     return selected
 
 
@@ -408,10 +411,10 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
         return [{"item": 0, "note": ""}] if isinstance(value, (bytes, np.ndarray)) else None
     if not isinstance(leaf, PICTURES):
         return None
-    return [{"item": number, "note": _unfit(data)} for number, data in enumerate(iter_files(value))]
+    return [{"item": number, "note": _image_problem(data)} for number, data in enumerate(iter_files(value))]
 
 
-def _unfit(data: bytes) -> str:
+def _image_problem(data: bytes) -> str:
     """Returns the reason why an image is not shown, such as its size; '' if it is shown."""
     if (size := image_size(data)) is None:  # Pillow refuses the largest ones, too
         return "damaged, or too large to be shown"
@@ -465,7 +468,7 @@ def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
     Raises:
         FeatureValueError: the image is damaged or too large.
     """
-    if note := _unfit(data):
+    if note := _image_problem(data):
         raise FeatureValueError(f"{path}: cannot show the image: {note}")
     return thumbnail(leaf.unpacker(path)(data), pixels)
 

@@ -263,9 +263,9 @@ class Mixture(Operation):
         try:
             yield from collect_blocks(map(next, map(streams.__getitem__, self._order(parts))))
         finally:  # the traceback of an error of one source may hold the others
-            for part in blocks:
-                if isinstance(part, Generator):
-                    part.close()
+            for source_items in blocks:
+                if isinstance(source_items, Generator):
+                    source_items.close()
 
     def _divide_spans(self, spans: Iterator[Spans]) -> Iterator[tuple[Spans, Ints, Ints]]:
         """Maps spans of the mixture to spans of its sources.

@@ -94,8 +94,13 @@ def _philox(key: int, high: int, first: int, count: int) -> Words:
     for i in range(10):
         k0 = np.uint64((key + i * 0x9E3779B9) & 0xFFFFFFFF)
         k1 = np.uint64(((key >> 32) + i * 0xBB67AE85) & 0xFFFFFFFF)
-        left, right = x0 * np.uint64(0xD2511F53), x2 * np.uint64(0xCD9E8D57)
-        x0, x1, x2, x3 = (right >> shift) ^ x1 ^ k0, right & low32, (left >> shift) ^ x3 ^ k1, left & low32
+        product0, product1 = x0 * np.uint64(0xD2511F53), x2 * np.uint64(0xCD9E8D57)
+        x0, x1, x2, x3 = (
+            (product1 >> shift) ^ x1 ^ k0,
+            product1 & low32,
+            (product0 >> shift) ^ x3 ^ k1,
+            product0 & low32,
+        )
     return np.stack([x0, x1, x2, x3], axis=1).ravel()
 
 

@@ -158,7 +158,7 @@ class _Remaining(Rearranged):
         max_positions = _MAX_BLOCKS * self._num_untaken
         if self.num_in_blocks > max_positions:  # too many blocks to compute at once
             spans = limit_spans(spans, repeat(max_positions))
-        return self.child.blocks((self._child_spans(*part) for part in spans), epoch)
+        return self.child.blocks((self._child_spans(*span) for span in spans), epoch)
 
     def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
         """Maps spans to the child's, split where items that workers have already taken are skipped."""

@@ -140,7 +140,7 @@ class Repeat(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at ranges of positions, one epoch after another."""
-        for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
+        for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda epoch_spans: epoch_spans[0]):
             child_spans = (part_spans for _, part_spans in parts)
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
 
@@ -344,7 +344,7 @@ class _Padded:
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at ascending positions."""
-        for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda part: part[0]):
+        for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda lap_spans: lap_spans[0]):
             child_spans = (part_spans for _, part_spans in parts)
             yield from (self._full if lap else self._last).blocks(child_spans, epoch)
 
@@ -395,7 +395,7 @@ class Batches(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields lists of the child's items, one per block."""
-        blocks = self.child.blocks((self._child_spans(*part) for part in spans), epoch)
+        blocks = self.child.blocks((self._child_spans(*span) for span in spans), epoch)
         return ([group] for group in regroup(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
