@@ -1,8 +1,8 @@
-"""Datasets that are generated once, by Beam, and read anywhere, without it.
+"""Datasets that Beam generates once, and that are read anywhere without Beam.
 
-`load(name, split=...)` reads a published dataset, `DatasetBuilder` is what a dataset's author subclasses.
+`load(name, split=...)` reads a published dataset; the author of a dataset subclasses `DatasetBuilder`.
 
-The names are imported when they are first used, so that `import beam_datasets` costs nothing.
+The names are imported when they are first used, so that `import beam_datasets` takes little time.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""The version of the package, in a module of its own, from which the others import it."""
+"""The version of the package, in a module that all others can import."""
 
 __version__ = "1.0.0"

@@ -1,9 +1,9 @@
-"""Finding datasets: from a data_dir and a name to the directory of a version, and which builders are registered.
+"""Finding datasets: from a data_dir and a name to the directory of a version, and the registry of builders.
 
     <data_dir>/<name>/[<config>/]<version>/
 
-Only what is published counts: a directory with dataset_info.json and features.json. An unfinished or emptied one is
-passed over, and hides no lower version.
+Only published versions are found: directories with dataset_info.json and features.json. Unfinished or emptied
+directories are skipped, and do not hide a lower version.
 """
 
 from __future__ import annotations

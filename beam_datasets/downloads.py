@@ -1,7 +1,7 @@
-"""Downloads and archives for the builders of datasets: fetched once, checked against recorded checksums.
+"""Downloads and archives for the builders of datasets, checked against recorded checksums.
 
-Files are kept in `download_dir` by URL and checksum. Pooch checks them and puts them there in one step; what was
-interrupted goes on where it stopped. What a worker opens was fetched by the launcher before.
+Files are stored in `download_dir` under their URL and checksum. Pooch verifies each file and gives it its name in one
+step; an interrupted download continues where it stopped. Workers open files that the launcher has downloaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whose code is in a traceback: this package's, a library's, or that of who uses them.
+"""Classification of the frames of a traceback: of this package, of a library, or of the author of a dataset.
 
-A traceback may have come as text from a worker, where all of these lie in other directories than here.
+A traceback may come as text from a worker, where all of these are in other directories.
 """
 
 from __future__ import annotations

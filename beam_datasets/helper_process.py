@@ -1,4 +1,4 @@
-"""A helper process: a new Python interpreter that answers the requests of this process through pipes, one at a time."""
+"""Helper process: a new Python interpreter that answers requests of this process through pipes, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`export` and `materialize`: jobs on slices of published datasets, in this process or as a pipeline."""
+"""`export` and `materialize`: jobs on slices of published datasets, run in this process or as a pipeline."""
 
 from __future__ import annotations
 

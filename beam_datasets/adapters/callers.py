@@ -1,4 +1,4 @@
-"""Frameworks that read a dataset, found on the call stack, as they do not pass to a dataset what it needs to know.
+"""Detection of the frameworks that read a dataset, by the call stack, since they do not pass on their own state.
 
 The stack of a forked DataLoader worker includes that of its parent.
 """

@@ -1,6 +1,6 @@
-"""The PTransforms. Each is imported when it is first used: a run should not wait for what it does not need.
+"""The PTransforms, each imported when it is first used, so that a run imports only what it needs.
 
-Beam is imported here, before any of them does it, because it does not do it silently.
+This package imports Beam before its modules do, and silences what Beam logs when it is imported.
 """
 
 from __future__ import annotations

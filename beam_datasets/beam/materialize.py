@@ -1,8 +1,8 @@
-"""Materialize: slices of published datasets become a dataset of their own.
+"""Materialize: slices of published datasets become a new dataset.
 
-Records that stay as they are are copied shard by shard: `Create(shards) | Map(copy)`. If the sizes are not known before
-the run (a filter, other features, a source without indexes), the ranges of the source are prepared first, and what each
-shard is copied of is planned after that. A new order uses the stages that generate datasets, from the blocks on.
+Records that do not change are copied shard by shard: `Create(shards) | Map(copy)`. If the sizes are not known before
+the run (because of a filter, other features, or a source without indexes), the ranges of the source are prepared first,
+and the shards are planned after that. A new order uses the stages that generate datasets, beginning with their blocks.
 """
 
 from __future__ import annotations

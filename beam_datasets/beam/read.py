@@ -1,9 +1,9 @@
-"""ReadDataset: the examples of a published dataset, in anybody's pipeline.
+"""ReadDataset: the examples of a slice of a published dataset, in any pipeline.
 
-The slice's runs of shards are cut into ranges of about equal bytes on the workers, each of which reads the indexes of
-its own runs; the ranges are dealt out, and each is read by a splittable DoFn, so that an engine sees how far it is and
-can give the rest of it to another worker, from any record on. (A `BoundedSource` would do the cutting on one worker:
-Beam wraps it in one element.)
+Workers divide the slice's runs of shards into ranges of about equal bytes; each reads the indexes of its own runs. The
+ranges are distributed among the workers, and a splittable DoFn reads each. So an engine sees the progress within a
+range, and can give the rest of it to another worker, from any record on. A `BoundedSource` would be divided on one
+worker, because Beam wraps it in one element.
 """
 
 from __future__ import annotations

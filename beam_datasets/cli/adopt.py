@@ -1,4 +1,4 @@
-"""`beam-datasets adopt`: TFRecord files that nobody described become a dataset."""
+"""`beam-datasets adopt`: makes a dataset of TFRecord files that have no metadata."""
 
 from __future__ import annotations
 

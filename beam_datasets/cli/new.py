@@ -1,4 +1,4 @@
-"""`beam-datasets new`: the files of a new dataset, which pass their test as they are."""
+"""`beam-datasets new`: creates the files of a new dataset, with a test that passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing: tables, sizes, progress, and text that must neither control the terminal nor fail in its encoding."""
+"""Printing: tables, sizes, progress, and text without control characters or characters that the encoding lacks."""
 
 from __future__ import annotations
 

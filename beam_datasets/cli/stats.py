@@ -1,4 +1,4 @@
-"""`beam-datasets stats`: what the features of a dataset hold, as a table, as JSON and as an HTML page."""
+"""`beam-datasets stats`: statistics of the features of a dataset, as a table, as JSON and as an HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets verify`: whether a dataset is what was published, what is lost if not, and its repair."""
+"""`beam-datasets verify`: checks that a dataset is as published, lists lost examples, and repairs files."""
 
 from __future__ import annotations
 

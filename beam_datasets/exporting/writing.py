@@ -1,6 +1,6 @@
-"""The formats that are written: what a format is, JSON lines, ArrayRecord, WebDataset and Parquet.
+"""The formats of exports: JSON lines, ArrayRecord, WebDataset and Parquet, and their base class.
 
-A format makes what it writes of blocks of records, and writes that to a file.
+A format converts blocks of records and writes the result to a file.
 """
 
 from __future__ import annotations

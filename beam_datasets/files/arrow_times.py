@@ -1,7 +1,8 @@
-"""Python values of Arrow's dates, times, timestamps and durations, made of the integers that they are.
+"""Python values of Arrow's dates, times, timestamps and durations, computed from the stored integers.
 
-What `datetime` has is of its classes. Nanoseconds are kept: a timestamp that has some is a `NanosecondTime`, a time of
-day is text. Durations are text, as Python writes them; those in nanoseconds as pandas does, with or without pandas.
+Values that `datetime` can express have its classes. Nanoseconds are kept: a timestamp with nanoseconds is a
+`NanosecondTime`, and such a time of day is text. Durations are text in the form of Python; those in nanoseconds have
+the form of pandas, whether or not pandas is installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fields of Arrow's types."""
+"""Mapping of Arrow types to fields."""
 
 from __future__ import annotations
 

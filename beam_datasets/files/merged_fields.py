@@ -1,4 +1,4 @@
-"""The field of a column of several files, which agree on its type or not."""
+"""The field of a column that several files have, which may disagree on its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sounds that files are, contain or name, checked before they are stored: whole, and alike."""
+"""Sounds in the values of rows, which are files or name files; checked to be complete and of one type before they are
+stored.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A dataset of the tf.train.Examples in existing TFRecord files: shuffled, versioned and indexed anew.
+r"""A dataset of the tf.train.Examples in existing TFRecord files, newly shuffled, versioned and indexed.
 
     beam-datasets build tfrecord --data_dir out --name birds --split train='old/train-*' --split test='old/test-*' \
         --feature label=class:10 --key id
 
-The features are found in the records: one value or a list, its type, text or image. Files may be compressed, whatever
-their names are.
+The features are inferred from the records: a value or a list, its type, text or image. Files may be compressed,
+whatever their names are.
 """
 
 from __future__ import annotations

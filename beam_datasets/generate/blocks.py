@@ -1,9 +1,10 @@
-"""Blocks: the records of a bundle, framed and in ascending sort key, as they travel from encoding to the shards.
+"""Blocks: the records of a bundle, framed and sorted by key, as the encoding stage sends them to the shards.
 
 A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
-framed records one after the other. Its payload is inline, or was *spilled*: a file of the job's staging area then
-holds the *heads* (20 bytes a record: its key and its size), followed by the framed records. What travels is where to
-find a list of blocks with their heads: of one block in its own file, of ranges of many that a task is sent in one more.
+framed records, one after another. The framed records are the payload. It is inline, or *spilled* to a file in the
+staging area of the job; then the file contains the *heads* (20 bytes per record: its key and its size), followed by the
+framed records. A spilled block is sent as the location of a list of blocks with their heads: one block in a file of its
+own, or ranges of many blocks in one file for a task.
 """
 
 from __future__ import annotations

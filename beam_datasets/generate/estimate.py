@@ -1,4 +1,4 @@
-"""Estimates a run before it starts: a sample of the source is encoded, and the rest follows by arithmetic."""
+"""Estimates the resources of a run before it starts: encodes a sample of the source, and computes the rest."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Counting examples by sort key, so that shards can end at exact ranks before anything is sorted as a whole.
+"""Counts of examples by sort key, which let shards end at exact ranks before all examples are sorted.
 
-A histogram counts the examples and bytes of one split in bins of equal width: bin = sort key >> shift, and only bins
-that hold something are kept. It starts as fine as it can be, and halves its resolution while it has too many bins. So
-a few outliers among integer keys cost nothing: what counts is how many bins are occupied, not how far they lie apart.
+A histogram counts the examples and bytes of one split in bins of equal width: bin = sort key >> shift. Only non-empty
+bins are stored. It starts at full resolution, and halves the resolution while it has too many bins. The cost depends on
+the number of non-empty bins, not on their distances, so a few outliers among integer keys cost nothing.
 
-How fine the bins are decides only how much is read twice where a bin straddles two shards, never what is written.
+The resolution affects only how many records are read twice because their bin is in two shards; it never affects the
+bytes that are written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds and removes leftovers of killed runs: staging directories, reservations, unfinished files and builds."""
+"""Finding and removing leftovers of killed runs: staging directories, reservations, unfinished files and builds."""
 
 from __future__ import annotations
 

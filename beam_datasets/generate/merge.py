@@ -1,10 +1,10 @@
 """Merging sorted blocks: the order of all their records, and the framed records in that order, a chunk at a time.
 
-Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
-payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
-blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
-512 MiB in all. Ranges of objects are asked for together. Records that follow each other in a block, as most do of a
-version that little is appended to, are written from where they were read.
+Memory contains the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
+inline payload; more inline payload goes to a temporary file of this machine. The size of a chunk grows with the number
+of blocks, so that each block is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an
+object, up to 512 MiB in all. Ranges of objects are requested together. Records that are adjacent in a block, as most
+are if little is appended to a version, are written from the buffer into which they were read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan of a dataset's shards: made once from the counts of all examples, before any shard is written.
+"""The plan of a dataset's shards, made once from the counts of all examples, before any shard is written.
 
 A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of
 the histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is

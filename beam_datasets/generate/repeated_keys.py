@@ -1,4 +1,4 @@
-"""The key that two examples share: errors of the shard writer know its hash alone."""
+"""Finding the original key in an error about a repeated key, of which the shard writer has only the hash."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writing shards: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their indexes.
+"""Writing shards: merges the sorted blocks of a group, cuts them at exact ranks, and writes records and index.
 
-What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. `merge`
-describes what memory holds.
+The output depends only on the examples of the group, so a repeated call writes the same bytes. See `merge` for the
+memory that this takes.
 """
 
 from __future__ import annotations

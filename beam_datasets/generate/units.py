@@ -1,9 +1,9 @@
-"""Units of a split's source, and the records of those that are encoded, from which a later run continues.
+"""Units of a split's source, and checkpoints of the encoded units, with which a later run continues.
 
-A unit is one element of a source: a file, a range of one, a day. A run that spills its payload writes a *checkpoint*
-next to the blocks from time to time: the names of the units that were finished since the last one, and the blocks that
-contain their examples and no others. Checkpoints are only ever created, each under a name of its own. So attempts that
-work side by side, or late, do no harm: of checkpoints with a unit in common, one is used.
+A unit is one element of a source: a file, a range of a file, a day. A run that spills its payload writes a *checkpoint*
+beside the blocks from time to time: the names of the units that were finished since the last one, and the blocks with
+their examples and no others. Checkpoints are only created, each under a new name. So concurrent and late attempts do no
+harm: of several checkpoints with a common unit, one is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copying records into shards, undecoded: which records go into which shard, and writing a shard.
+"""Copying encoded records into shards: the plan which records each shard has, and the writing of a shard.
 
 A shard is not written in parts, as it is when a dataset is generated: copying needs little memory, and joining parts
 would copy them again.

@@ -1,7 +1,7 @@
 """DuckDB, which evaluates expressions over columns: in this process, or in a helper process with limits.
 
-DuckDB itself limits neither memory, of which it counts a part, nor time: it heeds an interruption only between blocks
-of rows, and a regular expression can take hours for one row.
+DuckDB does not limit its time: it handles an interruption only between blocks of rows, and a regular expression can
+take hours for one row. It counts only a part of its memory.
 """
 
 from __future__ import annotations

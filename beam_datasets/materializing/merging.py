@@ -1,12 +1,13 @@
-"""Merging the runs of a split: a published version and new examples, by their sort keys, without decoding records.
+"""Merging the runs of a split by their sort keys, a published version and new examples, without decoding records.
 
-Sources are runs of shards whose sort keys ascend: one run of the published version, then those of what is appended. The
-keys of all runs are cut into ranges of up to about `RANGE_RECORDS` of each. What a range keeps follows from its keys
-(and, of repeated ones, from their records), so it is counted first, and worked out again when a shard is written:
-memory holds a few ranges and the index of each shard that is being written.
+Sources are runs of shards with ascending sort keys: first the run of the published version, then those of the new
+examples. The keys of all runs are divided into ranges of about `RANGE_RECORDS` keys per run at most. The records that a
+range keeps depend on its keys (and, for repeated keys, on their records). So the ranges are counted first, and
+evaluated again when a shard is written: memory contains a few ranges, and the index of each shard that is being
+written.
 
-Records are copied in the order of their sort keys, and shards end at the ranks at which those of one generation of all
-examples do (`choose_shards`, `shard_ends`), so the bytes are the same, unless shards are shared.
+Records are copied in the order of their sort keys. Shards end at the same ranks as if all examples were generated at
+once (`choose_shards`, `shard_ends`), so the bytes are equal, unless published shards are shared.
 """
 
 from __future__ import annotations

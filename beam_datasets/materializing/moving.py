@@ -1,7 +1,8 @@
-"""Keys of new rows that another split has, because the value that decides the split of a row was corrected.
+"""Keys of new rows that exist in another split, because the value that determines the split of a row was corrected.
 
-Sort keys are hashed with the name of the split, so those of two splits cannot be compared. The keys of new rows are
-hashed as each other split does it, and looked up in the indexes; no record of the published version is read.
+Sort keys are hashes of the split's name and the key, so those of two splits cannot be compared. Therefore the keys of
+the new rows are hashed with the name of each other split and looked up in the indexes; no record of the published
+version is read.
 """
 
 from __future__ import annotations

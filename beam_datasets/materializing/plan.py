@@ -1,4 +1,4 @@
-"""Materializing: a request is checked entirely before anything but metadata is read, then run without Beam."""
+"""Planning of a materialized dataset: checks the whole request by metadata alone; and running it without Beam."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The records of a source, read in ranges: as they are, or chosen by a filter and cut to some features.
+"""The records of a source, read in ranges: unchanged, or selected by a filter and reduced to some features.
 
-Every record is checked. Local shards are read a megabyte at a time, which fits the processor's cache with all that is
-done to it. Of remote shards the next chunk is read ahead.
+Every record is checked. Local shards are read a megabyte at a time, which fits in the processor's cache. Of remote
+shards, the next chunk is prefetched.
 
-What is made of a range is a function of the range alone, so it may be made twice, or by two attempts at once.
+The result for a range depends only on the range, so several attempts may compute it, even concurrently.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`where=`: an expression of SQL that chooses among the examples, evaluated by DuckDB over columns.
+"""`where=`: an expression of SQL that selects examples, evaluated by DuckDB over columns.
 
     label == 'dog' and length(text) > 100
 
 Columns are the features: numbers, bools, text, class labels as their names (no name is NULL), and lists and structs of
 these. Only the features that the expression names are decoded.
 
-An expression sees the example and nothing else: no files, settings, times or other tables, of which a second run could
-have others. It is evaluated in a helper process, which limits its time and memory for each block of examples.
+An expression can use the example only: no files, settings, times or other tables, which might be different in another
+run. It is evaluated in a helper process, which limits its time and memory for each block of examples.
 """
 
 from __future__ import annotations

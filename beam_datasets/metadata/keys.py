@@ -1,13 +1,13 @@
-"""Sort keys: the 16 bytes that decide the place of an example in its split.
+"""Sort keys: the 16 bytes that determine the position of an example in its split.
 
-A shuffled split is ordered by the MD5 of its name followed by the example's key; the name is the salt, so that the
-same keys are in another order in each split. MD5 is used as a mixing function, not for security: it is fast,
-the same on every machine, and what TensorFlow Datasets orders by. A change of anything here changes the order of
-every dataset, so it would need a new major version of all of them.
+A shuffled split is ordered by the MD5 of its name followed by the example's key. The name is the salt: the same keys
+have another order in each split. MD5 is used to mix bits, not for security: it is fast, gives the same result on every
+machine, and is what TensorFlow Datasets orders by. A change of this module changes the order of every dataset, so all
+of them would need a new major version.
 
-A split whose shuffling is disabled is ordered by its integer keys themselves.
+A split whose shuffling is disabled is ordered by its integer keys.
 
-Both are 16 bytes that compare as bytes do, so nothing that sorts needs to know which of the two it holds.
+Both kinds of keys are 16 bytes that are compared as bytes, so sorting does not depend on the kind.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""manifest.json: what was published, shard by shard, so that every byte of a dataset can be checked; and its source.
+"""manifest.json: the published files with their checksums, by shard, and the source of a materialized dataset.
 
-The text is deterministic: objects with sorted keys, an entry a line; lists on one line; last the digest, which is the
-SHA-256 of the text without it. Equal digests mean equal datasets, whatever ran to make them.
+The text is deterministic: objects have sorted keys and one entry per line, lists are on one line, and the last entry is
+the digest, the SHA-256 of the text without it. Equal digests mean equal datasets, whatever generated them.
 
-The field `source` says where a materialized dataset came from, and what its keys are. A record that is materialized
-keeps the sort key that it had, or, reshuffled, gets one that is made of it. So what an index holds follows from the
-author's key by a *rule*: the salt it was hashed with, and those of the reshufflings since. The sort keys of a split
-ascend in stretches: one for each stretch of a source that was put behind the others. In JSON a rule is a list, the
-split's name first (null for integer keys, which are not hashed); a stretch is [first example, rules]; a read is
-[number of the dataset, split, start, stop].
+The field `source` contains the lineage of a materialized dataset and the origin of its sort keys. A materialized record
+keeps its sort key, or gets a key derived from it if it is shuffled again. So a sort key is computed from the author's
+key by a *rule*: the salt of the first hash, and the salts of the later shuffles. The sort keys of a split ascend within
+*stretches*, one for each part of a source that was appended to the others. In JSON, a rule is a list that begins with
+the split's name (null for integer keys, which are not hashed); a stretch is [first example, rules]; a read is [number
+of the dataset, split, start, stop].
 """
 
 from __future__ import annotations

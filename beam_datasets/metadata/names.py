@@ -1,7 +1,7 @@
 """Names: of datasets (`ds/config:1.*.*/k=v`), of splits, and of shard files.
 
-Names come from people and from files that anybody may have written. A name becomes part of a path, so whatever could
-lead out of the dataset's directory (`..`, an absolute path, a separator within a name) is refused here.
+Names come from users and from files of any origin, and become parts of paths. So names that could lead out of the
+dataset's directory are errors: `..`, an absolute path, or a separator within a name.
 """
 
 from __future__ import annotations

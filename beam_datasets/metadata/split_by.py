@@ -1,6 +1,6 @@
-"""Rules that assign an example to a split: by the hash of a value, by its time, or by a name that it holds.
+"""Rules that assign an example to a split: by the hash of a value, by its time, or by a value that names the split.
 
-Each is a function of the value alone, so that an example never moves to another split when others are added.
+A rule depends only on the value, so an example stays in its split when others are added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Versions of datasets: MAJOR.MINOR.PATCH, their order, patterns such as `1.*.*`, and which one a request means."""
+"""Versions of datasets: MAJOR.MINOR.PATCH, their order, patterns such as `1.*.*`, and the choice of a version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fast paths in C: `core` is the module where it was built, else None, and the same work is done in Python.
+"""The fast paths in C: `core` is the compiled module, or None if it was not built.
 
-Whatever `core` does, a plain Python function beside its caller does too: the oracle of the tests, and what an
-installation without a compiler uses. Set `BEAM_DATASETS_NATIVE=0` to do without `core`.
+For each function of `core` there is a Python function beside its caller. It is the oracle of the tests, and is used in
+installations without a compiler. Set `BEAM_DATASETS_NATIVE=0` to disable `core`.
 """
 
 from __future__ import annotations
