@@ -1,4 +1,4 @@
-"""Writing shards in this process, without an engine: for new orders, and for small inputs.
+"""Writing shards in this process, without an engine: for new orders, and for small inputs."""
 
 from __future__ import annotations
 
