@@ -164,6 +164,13 @@ def _engine_problem(text: str) -> str | None:
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "
             "nothing was published. Each needs one: python -m beam_datasets.beam.worker_pool --port PORT"
         )
+    if "JobCancellationException" in text:
+        return "the job was cancelled on the engine's page or by its interface; nothing was published."
+    if "FlinkJobNotFoundException" in text:
+        return (
+            "the JobManager does not know the job; nothing was published. It has been started again, and without high "
+            "availability its jobs end with it."
+        )
     if any(words in text for words in _WORKER_LOST):
         return (
             "a worker process died (killed, or out of memory); nothing was published. "

@@ -132,6 +132,15 @@ class FlinkCluster:
         """
         return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
 
+    def state(self, name: str) -> str | None:
+        """Returns the state of the last job of this name, such as FINISHED; None if the cluster has no such job.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        states = [str(job["state"]) for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
+        return states[-1] if states else None
+
     def status(self, name: str) -> JobStatus | None:
         """Returns the status of the job of this name; None if the cluster has no such job.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
+import grpc
 
 from beam_datasets import storage
 from beam_datasets.beam import engine as engines
@@ -223,11 +224,12 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
 def _read_counters(result: PipelineResult) -> dict[str, Any]:
     """Returns {'namespace/name': total of a counter, or frozenset of strings} of the metrics of the user's transforms.
 
-    Metrics of this package and of Beam are left out. Returns {} if the runner does not support queries.
+    Metrics of this package and of Beam are left out. Returns {} if the runner does not support queries, or if its job
+    server has ended before the job.
     """
     try:
         query_result = result.metrics().query()
-    except NotImplementedError:
+    except (NotImplementedError, grpc.RpcError):
         return {}
     metrics = [metric for kind in ("counters", "string_sets") for metric in query_result.get(kind, ())]
     totals: dict[str, Any] = {}

@@ -29,7 +29,7 @@ from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
 from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
 from beam_datasets.beam.following import Follower
-from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
+from beam_datasets.errors import BeamDatasetsError, GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.progress import Progress, call_every, watch
 from beam_datasets.generate.publish import Publication
@@ -49,6 +49,11 @@ POLL_SECONDS = 5  # between two requests for the state of a running job
 CANCEL_SECONDS = 60  # timeout for a cancelled job to end
 VISIBLE_SECONDS = 60  # timeout for this process to see a published version
 _ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED, PipelineState.DRAINED})
+_FLINK_STATES = {
+    "FINISHED": PipelineState.DONE,
+    "FAILED": PipelineState.FAILED,
+    "CANCELED": PipelineState.CANCELLED,
+}
 _NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
 
 
@@ -255,22 +260,32 @@ class _Job:
     def state(self) -> str:
         """Returns the job's state; repeats failed requests, with waits of about half a minute in all.
 
+        If the job server does not know it, or does not answer, the Flink cluster is asked.
+
         Raises:
             JobStateUnknownError: all requests failed.
         """
         for seconds in (*RETRY_SECONDS, None):
             try:
                 state = _call_with_timeout(ANSWER_SECONDS, lambda: self.result.state)
-                if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
-                    return PipelineState.RUNNING  # the job server lost its connection to the cluster
+                if state == PipelineState.FAILED and self.cluster:  # the job server may have lost the cluster
+                    return _state_of(self.cluster.state(self.name)) or PipelineState.FAILED
                 return str(state)
             except Exception as error:
                 if self.ends_here:
                     return PipelineState.FAILED
+                if (cluster_state := self._state_on_cluster()) is not None:
+                    return cluster_state
                 if seconds is None:
-                    raise self.unknown(str(error)) from error
+                    raise self.unknown(_describe(error)) from error
                 time.sleep(seconds)
         raise AssertionError
+
+    def _state_on_cluster(self) -> str | None:
+        """Returns the job's state from the Flink cluster; None without a cluster, an answer, or such a job."""
+        with contextlib.suppress(EngineError):
+            return _state_of(self.cluster.state(self.name)) if self.cluster is not None else None
+        return None
 
     def cancel(self) -> None:
         """Cancels the job and waits until it has ended.
@@ -374,7 +389,14 @@ def _run_job(
         return EndedJob(result)
     follower = Follower(job.name, job.page, job.status, run, num_units)
     with follower.active():
-        _follow(job)
+        try:
+            _follow(job)
+        except JobStateUnknownError:
+            raise
+        except BeamDatasetsError as error:
+            if run is None or not publishing.is_published_by(run.job, run.target):
+                raise
+            print(f"{runner}: job {job.name} had published when it failed: {error}", file=sys.stderr)
     return EndedJob(result, follower.restarts)
 
 
@@ -385,13 +407,15 @@ def _follow(job: _Job) -> None:
         JobStateUnknownError: the engine does not report whether the job has ended.
         BeamDatasetsError: the job failed.
     """
+    error: Exception | None = None
     try:
         while True:
-            error: Exception | None = None
-            try:
-                state = str(job.result.wait_until_finish())
-            except Exception as raised:
-                error = raised
+            if error is None or job.cluster is None:  # otherwise Flink is asked, which needs no job server
+                error = None
+                try:
+                    state = str(job.result.wait_until_finish())
+                except Exception as raised:
+                    error = raised
             if error is not None or state not in _ENDED:
                 state = job.state()
             if state == PipelineState.DONE:
@@ -432,6 +456,18 @@ def _identify_job(result: Any, name: str, options: Any, cluster: FlinkCluster | 
         cloud, job = options.view_as(GoogleCloudOptions), result.job_id()
         return job, f"https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{job}?project={cloud.project}"
     return name, f"the job service at {options.view_as(PortableOptions).job_endpoint or 'this machine'}"
+
+
+def _state_of(flink_state: str | None) -> str | None:
+    """Returns Beam's state of a job for that of Flink; None for none."""
+    return None if flink_state is None else _FLINK_STATES.get(flink_state, PipelineState.RUNNING)
+
+
+def _describe(error: Exception) -> str:
+    """Returns an error as text, without the frames and the fields of one of gRPC."""
+    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
+        return ": ".join(filter(None, [error.code().name, error.details()]))
+    return str(error)
 
 
 def _is_lost_contact(error: BaseException) -> bool:

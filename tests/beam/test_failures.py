@@ -113,6 +113,17 @@ def test_an_error_of_java_is_its_message_and_its_cause():
     )
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("org.apache.flink.runtime.client.JobCancellationException: Job was cancelled.", "the job was cancelled on"),
+        ("RestClientException: [org.apache.flink.FlinkJobNotFoundException: no job]", "the JobManager does not know"),
+    ],
+)
+def test_a_job_that_flink_has_lost(text: str, message: str) -> None:
+    assert str(reason(RuntimeError(f"Pipeline job_1 failed in state FAILED: {text}"))).startswith(message)
+
+
 def ours() -> None:
     raise errors.DuplicateKeyError("split 'train': two examples\n  a: 1 [while running 'Write']")
 

@@ -1,5 +1,6 @@
 """How a run is followed: what is known of a job when contact with its engine fails, and what is logged meanwhile."""
 
+import contextlib
 import logging
 import sys
 import threading
@@ -224,6 +225,50 @@ def test_flink_knows_why_a_job_has_failed(monkeypatch: pytest.MonkeyPatch, known
         running._follow(running._Job(Failed(), "rows", "https://page", FlinkCluster("http://there")))
     expected = "a machine of the engine found no worker pool" if known else "RuntimeError: ConnectException: "
     assert str(raised.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "flink_states, error",
+    [
+        (["RUNNING", "RESTARTING", "FINISHED"], None),
+        (["RUNNING", "CANCELED"], "ended in state CANCELLED|connection refused"),
+        ([None], "expected its state, got 'connection refused'"),
+    ],
+)
+def test_flink_is_asked_if_the_job_server_is_lost(
+    monkeypatch: pytest.MonkeyPatch, flink_states: list[str | None], error: str | None
+) -> None:
+    """Such as one that was started again, and does not know the job."""
+    answers = iter(flink_states)
+
+    def get(cluster: FlinkCluster, path: str) -> dict[str, list[dict[str, str]]]:
+        state = next(answers, flink_states[-1])
+        return {"jobs": [{"jid": "x", "name": "rows", "state": state}] if state else []}
+
+    monkeypatch.setattr(FlinkCluster, "get", get)
+    lost = ConnectionError("connection refused")
+    job = running._Job(Job([lost], [lost]), "rows", "https://page", FlinkCluster("http://there"))
+    expected = pytest.raises(errors.BeamDatasetsError, match=error) if error else contextlib.nullcontext()
+    with expected:
+        running._follow(job)
+
+
+@pytest.mark.parametrize("job_of_version", ["1", "2"])
+def test_a_job_that_fails_after_it_has_published(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], job_of_version: str
+) -> None:
+    """Such as one whose JobManager is lost while its last tasks end: the version is there."""
+    run = Run("/data/ds/1.0.0", Owner("1", "host", 1, 0.0))
+    monkeypatch.setattr(running.publishing, "is_published_by", lambda job, target: job == job_of_version)
+    monkeypatch.setattr(running, "check_servers", lambda options, wait: None)
+    monkeypatch.setattr(running.storage, "write_bytes", lambda path, content: None)
+    job = Job(["FAILED"], ["FAILED"])
+    options = PipelineOptions(["--runner=PortableRunner"])
+    pipeline = SimpleNamespace(options=options, run=lambda: job)
+    expected = contextlib.nullcontext() if job_of_version == "1" else pytest.raises(GenerationError, match="FAILED")
+    with expected:
+        running._run_job(pipeline, starts_engine=False, wait=True, run=run)
+        assert "had published when it failed" in capsys.readouterr().err
 
 
 def configure_nothing(monkeypatch):
