@@ -157,6 +157,8 @@ class DatasetBuilder:
         MANUAL_DOWNLOAD_INSTRUCTIONS: the files that the user must put into the manual directory, and their source.
         MAX_SIMULTANEOUS_DOWNLOADS: maximum number of simultaneous downloads from a server; None for 8.
         name: the dataset's name.
+        version: the version.
+        requested_version: the version or pattern that was asked for; None if `version` is the canonical one by default.
         pkg_dir_path: directory of README.md, CITATIONS.bib and checksums.tsv; None for that of the module.
     """
 
@@ -207,6 +209,7 @@ class DatasetBuilder:
         self._download_root: str | None = None  # None for the same
         self._trial_examples: int | None = None
         self.download_size = 0  # bytes, when `split_generators` has been called
+        self.requested_version = version
         self._builder_config = self._choose_config(config, version)
         self.version = self._choose_version(version)
 
@@ -737,6 +740,8 @@ class DatasetBuilder:
 
     def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
         """Returns the config of a name, or the default config; if several have the name, the one of the version."""
+        if config is None and not self.BUILDER_CONFIGS:
+            return None
         configs = self.configs()
         if isinstance(config, BuilderConfig):
             check_config_name(config.name)
@@ -803,7 +808,9 @@ class DatasetBuilder:
             version: a version, or a text that `choose_version` accepts.
         """
         versions = self._versions()
-        chosen_version = choose_version(version, versions, canonical=versions[0], of=self.name)
+        if version is None:
+            return versions[0]
+        chosen_version = choose_version(version, versions, of=self.name)
         return next(v for v in versions if v == chosen_version)
 
     def _open_published(self) -> Any:
@@ -812,16 +819,19 @@ class DatasetBuilder:
         Raises:
             DatasetNotFoundError: the version is not published.
         """
-        if not self.is_prepared():
+        from beam_datasets.features import UnknownFeature, to_json_text
+        from beam_datasets.features.decode import skip_decoding
+        from beam_datasets.reading.opening import ReadOnlyBuilder
+
+        try:
+            published = ReadOnlyBuilder(self.dataset_dir)
+        except BeamDatasetsError:
+            if self.is_prepared():
+                raise
             raise DatasetNotFoundError(
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
                 f"or give the data_dir where it is; {catalog.published_versions_text(self.name, self._root)}."
-            )
-        from beam_datasets.features import UnknownFeature, to_json_text
-        from beam_datasets.features.decode import skip_decoding
-        from beam_datasets.reading.opening import builder_from_directory
-
-        published = builder_from_directory(self.dataset_dir)
+            ) from None
         features = published.info.features
         if skip_decoding(features, UnknownFeature):  # custom connectors that are not registered: the code has them
             code_features = self._described().features

@@ -162,7 +162,7 @@ def find_dataset_dir(
     if builder is not None and version is None and (config is None or builder.has_config(config)):
         instance = builder(data_dir=root, config=config, **parsed_name.kwargs)
         directory = _canonical(instance, root)
-        warn_of_higher(instance.name, instance.builder_config and instance.builder_config.name, directory, root)
+        warn_of_higher(instance, root)
         return directory
     if config is None and not list_versions(parsed_name.name, data_dir=root):
         config = default_config(parsed_name.name, root)
@@ -207,28 +207,26 @@ def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
 _warned: set[str] = set()  # directories of versions that a higher one was named beside
 
 
-def warn_of_higher(name: str, config: str | None, directory: str, root: str, *, stacklevel: int = 4) -> None:
+def warn_of_higher(builder: Any, root: str, *, stacklevel: int = 4) -> None:
     """Warns once if the version of a builder's code is not the highest published one, which other processes read.
 
     Args:
-        name: name of the dataset.
-        config: name of its config; None if it has none.
-        directory: directory of the version of the builder's code.
-        root: root of the datasets, in which higher versions are searched for.
+        builder: the `DatasetBuilder` of this version.
+        root: root of the datasets, which contains the directory of the builder.
         stacklevel: number of frames from this function to the one that is warned; see `warnings.warn`.
     """
+    directory, chosen_version = builder.dataset_dir, builder.version
     if directory in _warned:
         return
-    chosen_version = highest = Version(storage.basename(directory))
+    higher: list[Version] = []
     with contextlib.suppress(StorageError):  # of a store that cannot list: the dataset is read without that
-        highest = max(list_versions(name, config, data_dir=root), default=chosen_version)
-    if highest > chosen_version:
+        higher = versions_in(storage.dirname(directory), above=chosen_version)
+    if higher:
         _warned.add(directory)
-        label = _join_config(name, config)
+        label = _join_config(builder.name, builder.builder_config and builder.builder_config.name)
         warnings.warn(
-            f"'{label}' means {chosen_version} here, because a builder of this version is imported; without it "
-            f"'{label}' means {highest}, the highest published version in {root}. Name one: '{label}:{chosen_version}' "
-            f"or '{label}:latest'.",
+            f"'{label}' means {chosen_version} here, because a builder of this version is imported; without it '{label}' means "
+            f"{higher[-1]}, the highest published version in {root}. Name one: '{label}:{chosen_version}' or '{label}:latest'.",
             stacklevel=stacklevel,
         )
 
@@ -349,17 +347,19 @@ def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = N
     return versions_in(_folder(root_dir(data_dir), name, config))
 
 
-def versions_in(folder: str) -> list[Version]:
+def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
     """Returns the published versions in a directory, lowest first.
 
     A version that this user may not look into counts: opening it gives the reason.
+
+    Args:
+        folder: the directory.
+        above: returns only higher versions than this one; None for all.
     """
-    listed_versions = [
-        Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry
-    ]
-    return sorted(
-        version for version in listed_versions if _unless_denied(is_published, storage.join(folder, str(version)))
-    )
+    there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
+    if above is not None:
+        there = [version for version in there if above < version]
+    return sorted(version for version in there if _unless_denied(is_published, storage.join(folder, str(version))))
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:

@@ -222,16 +222,12 @@ class BlockedVersions:
         return IsBlocked(reason is not None, reason and (message or f"{subject} is blocked."))
 
 
-def choose_version(
-    requested: VersionOrStr | None, available: Iterable[VersionOrStr], *, canonical: VersionOrStr | None = None, of: str
-) -> Version:
+def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOrStr], *, of: str) -> Version:
     """Returns the version that a request means.
 
     Args:
-        requested: a version; a pattern, which means the highest that matches; 'latest' for the highest of all; None
-            for the canonical one, and the highest if none is canonical.
+        requested: a version; a pattern, which means the highest that matches; 'latest' or None for the highest of all.
         available: the versions there are.
-        canonical: the version that the dataset's code is at.
         of: whose versions they are, for the error.
 
     Examples:
@@ -243,8 +239,6 @@ def choose_version(
         ValueError: the request is neither a version nor a pattern.
     """
     versions = sorted({Version(version) for version in available})
-    if requested is None and canonical is not None:
-        return Version(canonical)
     if requested is None or str(requested) in LATEST:
         fitting, description = versions, "version"
     else:

@@ -540,8 +540,8 @@ def load(
     """
     with_info = boolean("with_info", with_info)
     options = {"config": config, "version": version, **(builder_kwargs or {})}
-    read_only_builder = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
-    dataset = read_only_builder.as_dataset(
+    opened = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
+    dataset = opened.as_dataset(
         split,
         batch_size=batch_size,
         shuffle_files=shuffle_files,
@@ -550,10 +550,6 @@ def load(
         as_supervised=as_supervised,
         text=text,
     )
-    if type(read_only_builder) is not ReadOnlyBuilder:
-        wanted = _parse_name(name)
-        if catalog.split_config(options["config"] or wanted.config, options["version"] or wanted.version)[1] is None:
-            config_name = read_only_builder.builder_config and read_only_builder.builder_config.name
-            root, directory = catalog.root_dir(data_dir, storage_options), read_only_builder.dataset_dir
-            catalog.warn_of_higher(read_only_builder.name, config_name, directory, root, stacklevel=4)
-    return (dataset, read_only_builder.info) if with_info else dataset
+    if type(opened) is not ReadOnlyBuilder and opened.requested_version is None:
+        catalog.warn_of_higher(opened, catalog.root_dir(data_dir, storage_options), stacklevel=4)
+    return (dataset, opened.info) if with_info else dataset

@@ -200,7 +200,7 @@ def test_code_is_read_where_versions_cannot_be_listed(
     def refuse(*_: Any, **__: Any) -> Any:
         raise bd.errors.PathPermissionError("this user may not list it", path=str(tmp_path))
 
-    monkeypatch.setattr(catalog, "list_versions", refuse)
+    monkeypatch.setattr(catalog.storage, "list_dir", refuse)
     assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
 
 
