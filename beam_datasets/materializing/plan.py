@@ -66,10 +66,6 @@ from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MANY_RANGES = 1 << 14
-_OF_THE_SOURCE = (
-    "name", "version", "config_name", "config_description", "config_tags", "release_notes", "module_name", "splits",
-    "supervised_keys", "disable_shuffling", "nondeterministic_order",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -430,7 +426,6 @@ def _info(
         supervised_keys=supervised,
         disable_shuffling=not reshuffled and any(one.disable_shuffling for one in infos),
         nondeterministic_order=not reshuffled and any(one.nondeterministic_order for one in infos),
-        extra={name: value for name, value in info.extra.items() if name not in _OF_THE_SOURCE},
     )
 
 

@@ -12,6 +12,7 @@ In a schema `str`, `int` and `bool` are values, `object` is any JSON object, whi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import posixpath
 import re
@@ -24,7 +25,7 @@ from beam_datasets.advice import advised_getattr
 from beam_datasets.arguments import boolean, is_unicode
 from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
-from beam_datasets.metadata.splits import SplitDict, SplitInfo
+from beam_datasets.metadata.splits import CountBytes, SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 
 INFO_FILE = "dataset_info.json"
@@ -79,11 +80,12 @@ class DatasetIdentity:
         )
 
 
-_LISTS = ("config_tags", "alternative_file_formats")  # fields of dataset_info.json that are tuples here
 _TEXTS = ("name", "config_name", "config_description", "description", "citation", "file_format", "is_blocked")
-_JSON_NAMES = {"homepage": "location", "license": "redistribution_info"}  # of attributes with another name there
+_JSON_NAMES = {"homepage": "location", "license": "redistribution_info", "split_dict": "splits"}
+"""Fields of dataset_info.json for arguments of `DatasetInfo` with another name."""
 _SAME = (*_TEXTS, "module_name", "disable_shuffling", "nondeterministic_order", "download_size")
-_NOT_RESTORED = {*(f.name for f in dataclasses.fields(DatasetIdentity)), "splits", "file_format", "extra"}
+_IDENTITY = {identity_field.name for identity_field in dataclasses.fields(DatasetIdentity)}
+_NOT_RESTORED = _IDENTITY | {"splits", "file_format", "stored"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,6 @@ class InfoArguments(TypedDict, total=False):
     alternative_file_formats: Sequence[str]
     download_size: int
     is_blocked: str | None
-    extra: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -138,10 +139,11 @@ class DatasetInfo(DatasetIdentity):
         alternative_file_formats: file formats of further copies of the shards.
         download_size: size of the sources, in bytes; 0 if unknown.
         is_blocked: why the dataset must not be used; None where it may.
-        extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
+        stored: the fields of the dataset_info.json that was read, by their names in snake_case, None for those that it
+            lacks; without those whose attributes were replaced since. They are written as they were read.
 
     Raises:
-        TypeError, ValueError: an argument is of no use.
+        TypeError, ValueError: an argument is invalid.
     """
 
     builder: InitVar[Any] = None
@@ -161,7 +163,7 @@ class DatasetInfo(DatasetIdentity):
     alternative_file_formats: Sequence[str] = ()
     download_size: int = 0
     is_blocked: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    stored: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self, builder: Any, redistribution_info: Any, split_dict: SplitDict | None) -> None:
         if builder is not None:
@@ -170,14 +172,22 @@ class DatasetInfo(DatasetIdentity):
             self._set({"splits": split_dict})
         if self.features is not None:
             self._set_features()
-        check_supervised_keys(self.supervised_keys, builder and self.features)  # of a file: where they are used
-        licence = _licence(self.license, redistribution_info)
-        for flag in ("disable_shuffling", "nondeterministic_order"):
-            self._set({flag: boolean(flag, getattr(self, flag))})
+        if self.supervised_keys is not None:  # of a file: they are compared with the features where they are used
+            check_supervised_keys(self.supervised_keys, builder and self.features)
+        licence = self.license if redistribution_info is None else _licence(self.license, redistribution_info)
         self._check_texts(licence)
-        _check_metadata(self.metadata)
-        texts = {"description": _dedent(self.description), "citation": _dedent(self.citation)}
-        self._set({**texts, "homepage": self.homepage or "", "license": _dedent(licence) or None})
+        if self.metadata is not None:
+            _check_metadata(self.metadata)
+        self._set(
+            {
+                "disable_shuffling": boolean("disable_shuffling", self.disable_shuffling),
+                "nondeterministic_order": boolean("nondeterministic_order", self.nondeterministic_order),
+                "description": _dedent(self.description),
+                "citation": _dedent(self.citation),
+                "homepage": self.homepage or "",
+                "license": _dedent(licence) or None,
+            }
+        )
 
     def _set_features(self) -> None:
         """Converts a dict of features to a feature tree, and checks the files with the labels of its features."""
@@ -197,16 +207,15 @@ class DatasetInfo(DatasetIdentity):
         notes = self.release_notes or {}
         if not isinstance(notes, Mapping):
             raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")
-        texts = [("license", licence), *((name, getattr(self, name)) for name in (*_TEXTS, "homepage"))]
-        texts += [("a version of release_notes", str(version)) for version in notes]
-        texts += [(f"release_notes[{str(version)!r}]", text) for version, text in notes.items()]
-        texts += [("a tag of config_tags", tag) for tag in self.config_tags]
-        for name, value in texts:
-            shown = f"{name} is {value!r:.100}"
-            if not isinstance(value, (str, type(None))):
-                raise ValueError(f"{shown} of type {type(value).__name__}; needed: a str.")
-            if value and not is_unicode(value):
-                raise ValueError(f"{shown}, with half of a surrogate pair, which UTF-8 cannot express.")
+        _check_text("license", licence)
+        for name in (*_TEXTS, "homepage"):
+            _check_text(name, getattr(self, name))
+        for version in notes:
+            _check_text("a version of release_notes", str(version))
+        for version, text in notes.items():
+            _check_text(f"release_notes[{str(version)!r}]", text)
+        for tag in self.config_tags:
+            _check_text("a tag of config_tags", tag)
 
     def _set(self, values: Mapping[str, Any]) -> None:
         """Sets fields of this frozen dataclass by their names."""
@@ -214,10 +223,12 @@ class DatasetInfo(DatasetIdentity):
             object.__setattr__(self, name, value)
 
     def replace(self, **changes: Any) -> DatasetInfo:
-        """Returns a copy with some attributes changed, which replace what `extra` has of them."""
+        """Returns a copy with some attributes changed; `stored` lacks the fields that these are written to."""
         changed = {_JSON_NAMES.get(name, name) for name in changes}
-        extra = {name: value for name, value in self.extra.items() if name not in changed}
-        return dataclasses.replace(self, **{"extra": extra, "redistribution_info": None, **changes})
+        if "builder" in changes:
+            changed |= _IDENTITY
+        stored = {name: value for name, value in self.stored.items() if name not in changed}
+        return dataclasses.replace(self, **{"redistribution_info": None, **changes, "stored": stored})
 
     def with_published(self, published: DatasetInfo) -> DatasetInfo:
         """Returns this info with what was published: its splits, and each field and class names that this leaves open.
@@ -274,7 +285,7 @@ class DatasetInfo(DatasetIdentity):
         Args:
             splits: split -> (shard lengths, bytes), in the order to be stored; None for `self.splits`.
         """
-        values = {**self._values(), **self.extra}
+        values = {**self._values(), **self.stored}
         if splits is not None:
             values["splits"] = [
                 _split_values(SplitInfo(name, list(lengths), num_bytes))
@@ -283,12 +294,13 @@ class DatasetInfo(DatasetIdentity):
         return to_text(values)
 
     def _values(self) -> dict[str, Any]:
-        """Returns the fields of dataset_info.json that the attributes give, also empty ones; `extra` replaces some."""
+        """Returns the fields of dataset_info.json that the attributes give, also empty ones; `stored` replaces some."""
         supervised = self.supervised_keys
         notes = {str(version): text for version, text in (self.release_notes or {}).items()}
         return {
             **{name: getattr(self, name) for name in _SAME},
-            **{name: list(getattr(self, name)) for name in _LISTS},
+            "config_tags": list(self.config_tags),
+            "alternative_file_formats": list(self.alternative_file_formats),
             "version": str(self.version),
             "release_notes": notes or None,
             "location": {"urls": [self.homepage]} if self.homepage else None,
@@ -298,59 +310,36 @@ class DatasetInfo(DatasetIdentity):
         }
 
     @classmethod
-    def from_json_text(cls, text: str | bytes, *, path: str, directory: str = "") -> DatasetInfo:
+    def from_json_text(
+        cls,
+        text: str | bytes,
+        *,
+        path: str,
+        directory: str = "",
+        features: Any = None,
+        metadata: MetadataDict | None = None,
+        count_bytes: CountBytes | None = None,
+    ) -> DatasetInfo:
         """Returns the content of a dataset_info.json; `to_json_text` gives the same text back.
-
-        Features and metadata are in other files: `replace(features=..., metadata=...)` adds them.
 
         Args:
             text: the file's content.
             path: the file, for errors.
             directory: the version's directory, with the shards.
+            features: the features, which are in another file; those of this one, if it has any, are not written again.
+            metadata: content of metadata.json; None without that file.
+            count_bytes: see `SplitDict`.
 
         Raises:
             MetadataError: the text is damaged or has a field that is not known.
         """
         values = from_text(text, path=path)
+        stored = {name: values.get(name) for name in _INFO if name != "features" or features is None}
         try:
-            info = cls._from_values(values, directory)
+            attributes = _attributes(values, directory, count_bytes)
+            return cls(**attributes, features=features, metadata=metadata, stored=stored)
         except (MetadataError, ValueError) as error:
             raise MetadataError(str(error), path=path) from error
-        written = info._values()
-        names = sorted(written.keys() | values.keys())
-        return info.replace(
-            extra={name: values.get(name) for name in names if values.get(name) != (written.get(name) or None)}
-        )
-
-    @classmethod
-    def _from_values(cls, values: Mapping[str, Any], directory: str) -> DatasetInfo:
-        """Returns the info with these fields of dataset_info.json; the inverse of `_values`.
-
-        Raises:
-            MetadataError: the name or the version is missing, or supervised keys cannot be read.
-            ValueError: another field is invalid.
-        """
-        for needed in ("name", "version"):
-            if not values.get(needed):
-                raise MetadataError(f"field {needed!r} is missing.")
-        same: Any = {name: values[name] for name in _SAME if values.get(name)}
-        lists: Any = {name: tuple(values.get(name, ())) for name in _LISTS}
-        version, supervised = Version(values["version"]), values.get("supervised_keys")
-        file_format = same.get("file_format", "tfrecord")
-        return cls(
-            **({"download_size": values.get("size_in_bytes", 0)} | same),
-            **lists,
-            version=version,
-            data_dir=directory,
-            release_notes=values.get("release_notes"),
-            supervised_keys=None if supervised is None else read_supervised_keys(supervised),
-            homepage=next(iter(values.get("location", {}).get("urls", ())), ""),
-            license=values.get("redistribution_info", {}).get("license"),
-            splits=SplitDict(
-                [_split_info(same["name"], file_format, directory, split) for split in values.get("splits", [])],
-                dataset_name=str(DatasetName(same["name"], same.get("config_name"), str(version))),
-            ),
-        )
 
     def extra_files(self) -> dict[str, str]:
         """Returns the small files beside dataset_info.json, by name: metadata.json and LICENSE, where there is any."""
@@ -376,6 +365,53 @@ class DatasetInfo(DatasetIdentity):
         shown = {name: getattr(self, name) for name in names.split()} | {"splits": dict(self.splits)}
         lines = [f"    {name}={textwrap.indent(repr(value), '    ').lstrip()}," for name, value in shown.items()]
         return "\n".join(["DatasetInfo(", *lines, ")"])
+
+
+def _attributes(values: Mapping[str, Any], directory: str, count_bytes: CountBytes | None) -> dict[str, Any]:
+    """Returns the arguments of `DatasetInfo` from the fields of dataset_info.json; the inverse of its `_values`.
+
+    Args:
+        values: the fields, by their names in snake_case.
+        directory: the version's directory.
+        count_bytes: see `SplitDict`.
+
+    Raises:
+        MetadataError: the name or the version is missing, or supervised keys cannot be read.
+        ValueError: another field is invalid.
+    """
+    for needed in ("name", "version"):
+        if not values.get(needed):
+            raise MetadataError(f"field {needed!r} is missing.")
+    same = {name: values[name] for name in _SAME if values.get(name)}
+    name, version, supervised = same["name"], Version(values["version"]), values.get("supervised_keys")
+    dataset_name = str(DatasetName(name, same.get("config_name"), str(version)))
+    file_format = same.get("file_format", "tfrecord")
+    split_infos = [_split_info(name, file_format, directory, split) for split in values.get("splits", [])]
+    return {
+        "download_size": values.get("size_in_bytes", 0),
+        **same,
+        "config_tags": tuple(values.get("config_tags", ())),
+        "alternative_file_formats": tuple(values.get("alternative_file_formats", ())),
+        "version": version,
+        "data_dir": directory,
+        "release_notes": values.get("release_notes"),
+        "supervised_keys": None if supervised is None else read_supervised_keys(supervised),
+        "homepage": next(iter(values.get("location", {}).get("urls", ())), ""),
+        "license": values.get("redistribution_info", {}).get("license"),
+        "splits": SplitDict(split_infos, dataset_name=dataset_name, count_bytes=count_bytes),
+    }
+
+
+def _check_text(name: str, value: Any) -> None:
+    """Checks that a value is None, or a str that UTF-8 can express; `name` is for the error.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(value, (str, type(None))):
+        raise ValueError(f"{name} is {value!r:.100} of type {type(value).__name__}; needed: a str.")
+    if value and not is_unicode(value):
+        raise ValueError(f"{name} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express.")
 
 
 def _dedent(text: str | None) -> str:
@@ -525,13 +561,15 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
         raise MetadataError(str(error), path=path) from None
 
 
-def camel_case(name: str) -> str:
+@functools.cache  # of the names of fields
+def _camel_case(name: str) -> str:
     """Returns a field's name as it is written.
 
-    >>> camel_case("shard_lengths")
+    >>> _camel_case("shard_lengths")
     'shardLengths'
     """
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    first, *other_words = name.split("_")
+    return first + "".join(map(str.capitalize, other_words))
 
 
 def _parse_value(schema: Any, value: Any, where: str) -> Any:
@@ -578,13 +616,13 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
     >>> _read_message({"shard_lengths": [int], "name": str}, {"shardLengths": ["3", "4"], "name": None}, "")
     {'shard_lengths': [3, 4]}
     """
-    names = {camel_case(name): name for name in schema} | {name: name for name in schema}
+    names = {_camel_case(name): name for name in schema}
     message: dict[str, Any] = {}
     for key, item in content.items():
         path = f"{where}.{key}" if where else key
-        name = names.get(key)
+        name = key if key in schema else names.get(key)
         if name is None:
-            known = ", ".join(sorted(map(camel_case, schema)))
+            known = ", ".join(sorted(names))
             raise MetadataError(f"field {path!r} is unknown; known are {known}.")
         if name in message:
             raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
@@ -655,7 +693,7 @@ def _value_to_json(schema: Any, value: Any) -> Any:
         return {key: _value_to_json(schema["*"], item) for key, item in value.items()} or None
     # Default values are left out, except messages and the one choice of several.
     kept = {k: v for k, v in value.items() if v or isinstance(v, Mapping) or k == "feature_key"}
-    written = {camel_case(name): _value_to_json(schema[name], item) for name, item in kept.items()}
+    written = {_camel_case(name): _value_to_json(schema[name], item) for name, item in kept.items()}
     return {name: item for name, item in written.items() if item is not None}
 
 

@@ -87,12 +87,14 @@ class ReadOnlyBuilder:
                 f"{self._dir} is not a published dataset: {catalog.explain_unpublished(self._dir)}"
             )
         self.digest = self.manifest.digest if self.manifest else hashlib.sha256(text).hexdigest()
-        info = DatasetInfo.from_json_text(text, path=storage.join(self._dir, INFO_FILE), directory=self._dir)
         self._pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))
-        self.info = info.replace(
+        self.info = DatasetInfo.from_json_text(
+            text,
+            path=storage.join(self._dir, INFO_FILE),
+            directory=self._dir,
             features=self._read_features(),
             metadata=self._read_metadata(),
-            splits=info.splits.replace(count_bytes=self._pool.count_bytes),
+            count_bytes=self._pool.count_bytes,
         )
         self._check_splits()
 

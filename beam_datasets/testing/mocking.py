@@ -169,7 +169,7 @@ class _Mocked:
         _KEPT.append(root)
         features = with_classes(info.features.decoded())
         mock_info = info.replace(
-            features=features, data_dir=storage.join(root.name, "data"), splits=SplitDict(), extra={}, is_blocked=None
+            features=features, data_dir=storage.join(root.name, "data"), splits=SplitDict(), is_blocked=None
         )
         source = SourceUnits(["mock"], functools.partial(self._examples, features))
         sharding = ShardingOptions.of(ordered=mock_info.disable_shuffling)

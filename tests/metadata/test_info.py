@@ -28,7 +28,8 @@ def test_what_tfds_wrote_is_read_and_written_alike(path):
     text = path.read_text("utf-8")
     info = DatasetInfo.from_json_text(text, path=str(path), directory=str(path.parent))
     assert info.to_json_text() == info.as_json == text
-    assert not info.extra
+    assert info.stored["splits"]
+    assert info.stored["schema"] is None
     assert info.data_dir == str(path.parent)
     content = json.loads(text)
     assert [list(map(int, split["shardLengths"])) for split in content["splits"]] == [
@@ -145,6 +146,10 @@ def test_what_nothing_keeps_is_carried_along():
     assert info.to_json_text() == json.dumps(content, indent=2, sort_keys=True)
     changed = json.loads(info.replace(splits=SplitDict([SplitInfo("test", [3], 4)])).to_json_text())
     assert [split["name"] for split in changed["splits"]] == ["test"]
+    other = DatasetIdentity("b", Version("2.0.0"))
+    assert json.loads(info.replace(builder=other).to_json_text()) == content | {"name": "b", "version": "2.0.0"}
+    without = json.loads(read(content | {"features": {"a": 1}}, features=features.FeaturesDict({})).to_json_text())
+    assert without == content  # the features are in a file of their own
     changed = json.loads(info.replace(homepage="https://z", license="MIT").to_json_text())
     assert changed["location"] == {"urls": ["https://z"]}
     assert changed["redistributionInfo"] == {"license": "MIT"}
