@@ -11,7 +11,6 @@ import abc
 import copy
 import functools
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
@@ -20,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.arguments import integer
+from beam_datasets.arguments import int64_of, integer
 from beam_datasets.errors import FeatureValueError, MissingDependencyError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.formats import example
@@ -230,8 +229,12 @@ class FeatureConnector(abc.ABC):
     @classmethod
     def is_overridden(cls) -> bool:
         """Returns whether a user's subclass overrides `encode_example`, `decode_example` or `decode_example_np`."""
-        methods = ("encode_example", "decode_example", "decode_example_np")
-        return any(getattr(cls, name) is not getattr(FeatureConnector, name) for name in methods)
+        base = FeatureConnector
+        return (
+            cls.encode_example is not base.encode_example
+            or cls.decode_example is not base.decode_example
+            or cls.decode_example_np is not base.decode_example_np
+        )
 
     def encode_example(self, value: Any) -> Any:
         """Returns the stored form of a value: the bytes of an image, the index of a class; a dict for a FeaturesDict.
@@ -783,10 +786,11 @@ def shape_from_json(shape: Any) -> Shape:
     lengths = shape.get("dimensions", []) if isinstance(shape, dict) else shape or []
     if not isinstance(lengths, list):
         raise ValueError(f"expected a list of dimensions, got {lengths!r:.100}")
-    numbers = [int_from_json(length) for length in lengths]
-    if math.prod(number for number in numbers if number and number > 0) > _MAX_SIZE or len(numbers) > _MAX_RANK:
+    numbers = map(int_from_json, lengths)
+    parsed_shape = tuple(None if number is None or number < 0 else number for number in numbers)
+    if math.prod(filter(None, parsed_shape)) > _MAX_SIZE or len(parsed_shape) > _MAX_RANK:
         raise ValueError(f"expected a shape of at most {_MAX_RANK} dimensions and 2**56 values, got {lengths!r:.200}")
-    return tuple(None if number is None or number < 0 else number for number in numbers)
+    return parsed_shape
 
 
 def int_from_json(value: Any) -> int | None:
@@ -800,12 +804,10 @@ def int_from_json(value: Any) -> int | None:
     """
     if value is None:
         return None
-    is_integer = type(value) is int or (type(value) is float and value.is_integer())
-    if is_integer or (type(value) is str and re.fullmatch(r"-?[0-9]{1,19}", value)):
-        number = int(value)
-        if -(2**63) <= number < 2**63:
-            return number
-    raise ValueError(f"expected an integer of 64 bits, got {value!r:.100}")
+    number = int64_of(value)
+    if number is None:
+        raise ValueError(f"expected an integer of 64 bits, got {value!r:.100}")
+    return number
 
 
 def num_values(shape: Shape) -> int | None:

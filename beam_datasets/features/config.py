@@ -79,12 +79,14 @@ def from_json(node: Any) -> FeatureConnector:
     if not isinstance(name, str):
         raise ValueError(f"the object with the keys {sorted(node)} has no pythonClassName")
     connector = _CONNECTORS_BY_NAME.get(name.removeprefix(CLASS_PREFIX))
-    doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        return _build_user_connector(node, name, contents).with_doc(doc)
-    feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {}, from_json)
-    return feature.with_doc(doc)
+        feature = _build_user_connector(node, name, contents)
+    else:
+        feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {}, from_json)
+    if "description" in node or "valueRange" in node:
+        feature = feature.with_doc(Documentation(node.get("description"), node.get("valueRange")))
+    return feature
 
 
 def _build_user_connector(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
@@ -124,13 +126,13 @@ def _to_camel_keys(content: Json) -> Json:
     >>> _to_camel_keys({"num_classes": "3"})
     {'numClasses': '3'}
     """
+    return {_to_camel(key) if "_" in key else key: value for key, value in content.items()}
 
-    def camel(key: str) -> str:
-        """Returns a key in camelCase: "numClasses" for "num_classes"."""
-        first, *other_words = key.split("_")
-        return first + "".join(word.capitalize() for word in other_words)
 
-    return {camel(key): value for key, value in content.items()}
+def _to_camel(key: str) -> str:
+    """Returns a key in camelCase: "numClasses" for "num_classes"."""
+    first, *other_words = key.split("_")
+    return first + "".join(map(str.capitalize, other_words))
 
 
 @dataclass(frozen=True, repr=False)

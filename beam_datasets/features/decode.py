@@ -99,8 +99,7 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
     if isinstance(feature, Sequence):
         return skip_decoding(feature.feature, *kinds)
     if isinstance(feature, FeaturesDict):
-        decoders = {name: skip_decoding(child, *kinds) for name, child in feature.items()}
-        return {name: decoder for name, decoder in decoders.items() if decoder} or None
+        return {name: skip for name, child in feature.items() if (skip := skip_decoding(child, *kinds))} or None
     return None
 
 

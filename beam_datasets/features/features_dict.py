@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -92,6 +93,8 @@ class FeaturesDict(FeatureConnector):
 
         def __getattr__(self, name: str) -> Any:
             """Raises an AttributeError, which says how to get a feature, and names what replaces foreign names."""
+            if name.startswith("__"):  # of Python, such as those that copying asks for
+                raise _no_attribute(self, name)
             if name in vars(self).get("features", ()):
                 raise AttributeError(f"FeaturesDict has no attribute {name!r}. Use `features[{name!r}]`.", name=name)
             raise missing_attribute("features_dict", self, name) or _no_attribute(self, name)
@@ -269,9 +272,10 @@ class FeaturesDict(FeatureConnector):
         return files
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeaturesDict:
-        """Returns a copy with the class names of its label files; see `FeatureConnector.load_labels`."""
+        """Returns the dict with the class names of its label files; see `FeatureConnector.load_labels`."""
         features = {name: feature.load_labels(read, _file_prefix(prefix, name)) for name, feature in self.items()}
-        return self._copy_with(features=features)
+        unchanged = all(map(operator.is_, features.values(), self.features.values()))
+        return self if unchanged else self._copy_with(features=features)
 
     def __repr__(self) -> str:
         lines = [f"    {name!r}: {feature!r},".replace("\n", "\n    ") for name, feature in self.items()]

@@ -87,6 +87,9 @@ class Leaf(FeatureConnector):
     def codec(self, path: str) -> Codec:
         """Returns the conversion between values and the list of the record; `path` names the feature in errors."""
 
+    def check_storable(self, path: str) -> None:
+        """Raises FeatureValueError if no record can contain values of the feature; `path` names the feature."""
+
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns [(name, self, rank)]: a leaf consists of itself only."""
         return [(name, self, rank)]

@@ -396,6 +396,12 @@ def _shorten_repr(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def check_number_dtype(dtype: np.dtype[Any], path: str) -> None:
+    """Raises FeatureValueError for a dtype of numbers that no list of a record holds, such as bfloat16."""
+    if dtype.kind not in "biuf":
+        raise FeatureValueError(f"{dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'", feature=path)
+
+
 def number_codec(
     dtype: np.dtype[Any],
     shape: Shape,
@@ -417,8 +423,7 @@ def number_codec(
         allow_rounding: whether numbers that the dtype or float32 does not hold exactly are rounded.
         parse_text: whether texts are parsed as numbers, and floats for integers truncated.
     """
-    if dtype.kind not in "biuf":
-        raise FeatureValueError(f"{dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'", feature=path)
+    check_number_dtype(dtype, path)
     make = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
     make_many = _items_array_maker(dtype, shape, path, allow_rounding=allow_rounding)
     check = bounds_checker(minimum, maximum, path)

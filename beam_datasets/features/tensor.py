@@ -38,7 +38,14 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.leaf import Codec, Leaf
-from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec, shape_fits
+from beam_datasets.features.numbers import (
+    array_maker,
+    bounds_checker,
+    check_number_dtype,
+    check_rounding,
+    number_codec,
+    shape_fits,
+)
 from beam_datasets.features.wrapped import Wrapped
 
 
@@ -105,7 +112,7 @@ class Tensor(Leaf):
             shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional
         )
         self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
-        if any(length is not None and length < 0 for length in shape):
+        if min(filter(None, shape), default=0) < 0:
             raise ValueError(f"shape {shape} has a negative length; None means any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:
             raise NotImplementedError("strings are stored as they are; encoding= is for numbers")
@@ -132,6 +139,11 @@ class Tensor(Leaf):
         return spec and replace(spec, optional=self.optional)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
+
+    def check_storable(self, path: str) -> None:
+        """Raises FeatureValueError if the numbers are of another dtype than records have and have no encoding."""
+        if self.encoding is Encoding.NONE and self.dtype != STRING:
+            check_number_dtype(self.dtype, path)
 
     def codec(self, path: str) -> Codec:
         """Returns the conversion between values and the list of the record: of numbers, strings, or bytes of arrays."""

@@ -104,11 +104,12 @@ class AbstractSplit(ABC):
             return spec
         if not isinstance(spec, str):
             raise TypeError(f"a split is a str or a ReadInstruction, not {spec!r} of type {type(spec).__name__}.")
-        terms = spec.split("+")  # blanks are allowed around '+' only
-        terms[1:] = [term.lstrip() for term in terms[1:]]
+        terms = spec.split("+")
+        if len(terms) == 1:
+            return _parse_term(spec, spec)
+        terms[1:] = [term.lstrip() for term in terms[1:]]  # blanks are allowed around '+' only
         terms[:-1] = [term.rstrip() for term in terms[:-1]]
-        parsed = tuple(_parse_term(term, spec) for term in terms)
-        return parsed[0] if len(parsed) == 1 else SplitAdd(parsed)
+        return SplitAdd(tuple(_parse_term(term, spec) for term in terms))
 
     @abstractmethod
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
@@ -618,12 +619,14 @@ class SubSplitInfo:
         instruction: the expression that selects it.
         file_instructions: the runs of shards that make it up.
         directory: directory of the shards.
+        parts: the ranges of examples of splits that it consists of, in order.
         count_bytes: function that returns the size of runs in bytes; None if it is unknown.
     """
 
     instruction: AbstractSplit
     file_instructions: FileInstructions
     directory: str = ""
+    parts: Sequence[AbsoluteInstruction] = ()
     count_bytes: CountBytes | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -729,8 +732,8 @@ class SplitDict(Mapping[str, SplitInfo]):
         runs = FileInstructions.concatenate(
             self._splits[part.splitname].between(part.start, part.stop) for part in parts
         )
-        directory = next((info.directory for info in self._splits.values()), "")
-        return SubSplitInfo(instruction, runs, directory, self._count_bytes)
+        first = next(iter(self._splits.values()), None)
+        return SubSplitInfo(instruction, runs, first.directory if first else "", parts, self._count_bytes)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns the split of this name, or the default; it reads no expressions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -135,7 +135,7 @@ class ReadConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets a field; raises an AttributeError if there is no such field."""
-        field_names = [config_field.name for config_field in fields(self)]
+        field_names = self.__dataclass_fields__
         if name not in field_names:
             message = f"ReadConfig has no field {name!r}.{did_you_mean(name, field_names)}"
             raise AttributeError(message, name=name, obj=None)
@@ -256,15 +256,20 @@ class ReadConfig:
             raise ValueError(f"ReadConfig.input_context: input_pipeline_id must be in [0, {count}), got {number}")
 
 
+_DEFAULT_CONFIG = ReadConfig()
+
+
 def read_config_of(config: Any) -> ReadConfig:
     """Returns a checked copy of a `ReadConfig`, which later changes do not affect; the default one if it is None.
+
+    Nobody changes what it returns.
 
     Raises:
         TypeError: it has another type, such as a dict or the ReadConfig of TFDS; or a field was set to another type.
         ValueError: a field was set to an invalid value.
     """
     if config is None:
-        return ReadConfig()
+        return _DEFAULT_CONFIG
     if not isinstance(config, ReadConfig):
         kind = f"{type(config).__module__}.{type(config).__qualname__}".removeprefix("builtins.")
         raise TypeError(

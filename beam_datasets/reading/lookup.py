@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ class Lookup:
 
     Attributes:
         source: the records of the slice.
-        parts: pairs (rules of the keys, runs), in order, for each part of the slice in which the sort keys ascend.
+        parts: pairs (rules of the keys, number of examples), in order, for each part of the slice in which the sort
+            keys ascend.
     """
 
     source: Source
-    parts: tuple[tuple[tuple[KeyRule, ...], FileInstructions], ...]
+    parts: Sequence[tuple[tuple[KeyRule, ...], int]]
 
     def find(self, key: Any) -> int | None:
         """Returns the index in the source of the first example with a key; None if there is none.
@@ -36,12 +38,13 @@ class Lookup:
         """
         sort_keys = self._sort_keys(key)
         num_before = 0
-        for rules, runs in self.parts:
+        for rules, num_examples in self.parts:
+            runs = self.source.instructions.part(num_before, num_before + num_examples)
             candidates = [self._find_in_runs(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
             indices = [index for index in candidates if index is not None]
             if indices:
                 return self.source.index_in_source(num_before + min(indices))
-            num_before += runs.num_examples
+            num_before += num_examples
         return None
 
     def _sort_keys(self, key: Any) -> dict[KeyRule, bytes]:

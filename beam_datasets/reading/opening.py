@@ -257,8 +257,10 @@ class ReadOnlyBuilder:
         supervised_keys = info.supervised_keys if as_supervised else None
         decoded_features = with_str(info.features) if as_str else info.features
         step = Decode(decoded_features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
-        with self._name_directory():
-            step.compile()  # raises errors of decoders now, before reading
+        with self._name_directory():  # raises errors of decoders, features and keys now, before reading
+            for path, leaf, _ in step.decoded_features.leaves(""):
+                leaf.check_storable(path)
+            check_supervised_keys(supervised_keys, step.decoded_features)
         return step.without_unused_features()
 
     def _dataset(
@@ -272,28 +274,28 @@ class ReadOnlyBuilder:
             shuffle_files: argument of `as_dataset`.
             steps: transforms of the records; the first one decodes.
         """
-        splits, ordered = self.info.splits, self.info.disable_shuffling
-        parts = split.to_absolute(splits)
-        infos = [splits[part.splitname] for part in parts]
-        total = sum(info.num_examples for info in infos)
+        info, ordered = self.info, self.info.disable_shuffling
+        selected = info.splits[split]
+        infos = [info.splits[part.splitname] for part in selected.parts]
+        total = sum(split_info.num_examples for split_info in infos)
         source = Source(
             self._pool,
-            splits[split].file_instructions,
+            selected.file_instructions,
             config,
             ordered=ordered,
             shuffle_files=shuffle_files,
-            record_bytes=sum(info.num_bytes for info in infos) / total if total else 0,
+            record_bytes=sum(split_info.num_bytes for split_info in infos) / total if total else 0,
         )
-        ascending = tuple(
-            (rules, info.between(start, stop))
-            for part, info in zip(parts, infos)
+        ascending = [
+            (rules, stop - start)
+            for part in selected.parts
             for rules, start, stop in between(self.ascents(part.splitname), part.start, part.stop)
-        )
+        ]
         identity = {
-            "dataset": "/".join(filter(None, (self.name, self.config_name))),
-            "version": str(self.version),
+            "dataset": "/".join(filter(None, (info.name, info.config_name))),
+            "version": str(info.version),
             "digest": self.digest,
-            "slices": [(part.splitname, part.start, part.stop) for part in parts],
+            "slices": [(part.splitname, part.start, part.stop) for part in selected.parts],
             "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files, files=source.run_numbers),
         }
         return Dataset(source, steps, source=source, lookup=Lookup(source, ascending), identity=identity)
@@ -313,15 +315,19 @@ class ReadOnlyBuilder:
     def _read(self, name: str) -> bytes | None:
         """Returns the content of a metadata file; None if there is no such file.
 
+        Files that not all versions have, such as label names, are not asked for unless the manifest lists them.
+
         Raises:
             MetadataError: the file has changed since the version was published.
         """
+        published = self.manifest.metadata.get(name) if self.manifest else None
+        if self.manifest and published is None and name not in (INFO_FILE, catalog.FEATURES_FILE):
+            return None
         path = storage.join(self._dir, name)
         try:
             content = storage.read_bytes(path)
         except PathNotFoundError:
             return None
-        published = self.manifest.metadata.get(name) if self.manifest else None
         if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
             raise MetadataError(
                 f"its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. It was changed after it was "
@@ -345,8 +351,7 @@ class ReadOnlyBuilder:
         text = self._read_text(catalog.FEATURES_FILE)
         if text is None:
             raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
-        path = storage.join(self._dir, catalog.FEATURES_FILE)
-        tree = features.from_json_text(text, path=path)
+        tree = features.from_json_text(text, path=storage.join(self._dir, catalog.FEATURES_FILE))
         with self._name_directory():
             return tree.load_labels(self._read_text)
 
@@ -356,8 +361,6 @@ class ReadOnlyBuilder:
         Raises:
             MetadataError: metadata.json is not a JSON object, or has changed since it was published.
         """
-        if self.manifest is not None and METADATA_FILE not in self.manifest.metadata:
-            return None
         text = self._read(METADATA_FILE)
         if text is None:
             return None
@@ -403,7 +406,7 @@ class ReadOnlyBuilder:
                     "One of them is of another version; restore both."
                 )
             with self._name_directory():
-                _ = split.shard_names[:1]  # raises the error of an invalid template now, before reading
+                _ = split.shard_names  # raises the error of an invalid template now, before reading
 
 
 def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:

@@ -14,9 +14,11 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import features
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
 from beam_datasets.reading.records import shards
+from tests.published import build
 from tests.reading.conftest import Storage
 from tests.work import lines_of
 
@@ -33,6 +35,29 @@ def test_opening_reads_three_files(write: Any, monkeypatch: pytest.MonkeyPatch) 
         ("read_bytes", "features.json"),
         ("read_bytes", "manifest.json"),
     ]
+
+
+def test_code_opens_what_it_published_by_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks neither whether the version exists, nor for names of labels, which the manifest does not list."""
+    tree = features.FeaturesDict({"label": features.ClassLabel(num_classes=3)})
+    build(tmp_path, tree, {"train": [(0, {"label": 2})]}, name="opened_by_code")
+
+    class OpenedByCode(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+    calls = Storage(monkeypatch)
+    assert OpenedByCode(data_dir=tmp_path).as_dataset("train").features == tree
+    assert calls.calls == [("read_bytes", f"{name}.json") for name in ("manifest", "dataset_info", "features")]
+
+
+def test_opening_compiles_no_decoder(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = bd.builder_from_directory(write({"train": LENGTHS}))
+    compiled = []
+    monkeypatch.setattr(ColumnarDecoder, "__init__", lambda *_, **__: compiled.append(1))
+    builder.as_dataset("train", decoders={"id": bd.decode.SkipDecoding()}).shuffle(1).skip(3).batch(2)
+    with pytest.raises(ValueError, match=r"decoders names \['no'\]"):
+        builder.as_dataset("train", decoders={"no": bd.decode.SkipDecoding()})
+    assert not compiled
 
 
 def test_the_end_of_a_split_is_one_open_and_one_read(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:

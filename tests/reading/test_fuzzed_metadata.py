@@ -243,6 +243,15 @@ def write(directory: Path, name: str, **changes: Any) -> Path:
 FEATURE = "featuresDict.features"
 
 
+def test_a_dtype_that_no_record_contains_is_an_error_before_reading(tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes", reason="bfloat16 is a dtype of ml_dtypes")
+    directory = write(tmp_path, "features.json", **{f"{FEATURE}.mat.tensor.dtype": "bfloat16"})
+    builder = bd.builder_from_directory(directory)
+    with pytest.raises(bd.errors.FeatureValueError, match=f"^{directory}: mat: bfloat16 cannot be stored as numbers"):
+        builder.as_dataset("train")
+    assert list(builder.as_dataset("train", decoders=bd.decode.PartialDecoding({"label"}))[0]) == ["label"]
+
+
 @pytest.mark.parametrize(
     "name, path, value",
     [
