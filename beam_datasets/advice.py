@@ -209,24 +209,30 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
         signature = inspect.signature(function)
         names = tuple(name for name in signature.parameters if name != "self")
         called_name = function.__name__ if is_method else function_name
+        foreign_names = rows.keys() - {*names, ""}
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-            """Raises the TypeError if an argument is foreign, otherwise calls the function."""
-            foreign = next((name for name in kwargs if name in rows and name not in names), "")
-            problem = f"no argument {foreign!r}" if foreign else ""
-            if not foreign and "" in rows:
+            """Calls the function; raises the TypeError with advice if an argument is foreign or missing."""
+            if foreign_names.isdisjoint(kwargs):
                 try:
-                    signature.bind(*args, **kwargs)
-                except TypeError as error:
-                    problem = str(error)
-            if problem:
-                values = args[1:] if "self" in signature.parameters else args
-                fields = _argument_fields(called_name, dict(zip(names, values)) | kwargs, names)
-                if foreign:
-                    fields |= {"argument": foreign, "value": fields[foreign]}
-                raise TypeError(f"{called_name}(): {problem}. {_sentence(rows[foreign], fields)}")
-            return function(*args, **kwargs)
+                    return function(*args, **kwargs)
+                except TypeError:
+                    if "" not in rows:
+                        raise
+                    try:
+                        signature.bind(*args, **kwargs)
+                    except TypeError as error:
+                        problem = str(error)
+                    else:
+                        raise
+            foreign = next((name for name in kwargs if name in foreign_names), "")
+            values = args[1:] if "self" in signature.parameters else args
+            fields = _argument_fields(called_name, dict(zip(names, values)) | kwargs, names)
+            if foreign:
+                problem = f"no argument {foreign!r}"
+                fields |= {"argument": foreign, "value": fields[foreign]}
+            raise TypeError(f"{called_name}(): {problem}. {_sentence(rows[foreign], fields)}")
 
         return checked
 

@@ -732,7 +732,7 @@ class DatasetBuilder:
     @property
     def _config_name(self) -> str | None:
         """Returns the name of the config; None if the dataset has no configs."""
-        return self.builder_config.name if self.builder_config else None
+        return self._builder_config.name if self._builder_config else None
 
     def _full_name(self) -> str:
         """Returns the name with config and version, such as "digits/small:1.0.0" or "digits:1.0.0"."""
@@ -793,7 +793,7 @@ class DatasetBuilder:
 
     def _versions(self) -> list[Version]:
         """Returns the canonical version first, then the others that can be read."""
-        config = self.builder_config
+        config = self._builder_config
         has_own_version = config is not None and config.version is not None
         canonical = config.version if has_own_version and config else self.VERSION
         if canonical is None:

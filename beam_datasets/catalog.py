@@ -215,18 +215,19 @@ def warn_of_higher(builder: Any, root: str, *, stacklevel: int = 4) -> None:
         root: root of the datasets, which contains the directory of the builder.
         stacklevel: number of frames from this function to the one that is warned; see `warnings.warn`.
     """
-    directory, chosen_version = builder.dataset_dir, builder.version
+    directory, version = builder.dataset_dir, builder.version
     if directory in _warned:
         return
     higher: list[Version] = []
     with contextlib.suppress(StorageError):  # of a store that cannot list: the dataset is read without that
-        higher = versions_in(storage.dirname(directory), above=chosen_version)
+        higher = versions_in(storage.dirname(directory), above=version)
     if higher:
         _warned.add(directory)
         label = _join_config(builder.name, builder.builder_config and builder.builder_config.name)
         warnings.warn(
-            f"'{label}' means {chosen_version} here, because a builder of this version is imported; without it '{label}' means "
-            f"{higher[-1]}, the highest published version in {root}. Name one: '{label}:{chosen_version}' or '{label}:latest'.",
+            f"'{label}' means {version} here, because a builder of this version is imported; without it '{label}' "
+            f"means {higher[-1]}, the highest published version in {root}. Name one: '{label}:{version}' or "
+            f"'{label}:latest'.",
             stacklevel=stacklevel,
         )
 
@@ -356,10 +357,11 @@ def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
         folder: the directory.
         above: returns only higher versions than this one; None for all.
     """
-    there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
+    names = storage.list_dir(folder) if storage.is_dir(folder) else []
+    versions = [Version(name) for name in names if Version.is_valid(name) and str(Version(name)) == name]
     if above is not None:
-        there = [version for version in there if above < version]
-    return sorted(version for version in there if _unless_denied(is_published, storage.join(folder, str(version))))
+        versions = [version for version in versions if above < version]
+    return sorted(version for version in versions if _unless_denied(is_published, storage.join(folder, str(version))))
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:

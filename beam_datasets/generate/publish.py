@@ -739,10 +739,10 @@ def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[Wri
         split: name of the split.
         columns: facts about the shards, from the manifest.
     """
-    name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
+    names = FilenameTemplate(dataset, split, "tfrecord").filenames(columns.num_shards)
     rows = zip(*(getattr(columns, column.name) for column in fields(columns)), strict=True)
-    for shard, row in enumerate(rows):
-        yield WrittenShard(split, shard, 0, name(shard), *row)
+    for shard, (name, row) in enumerate(zip(names, rows, strict=True)):
+        yield WrittenShard(split, shard, 0, name, *row)
 
 
 def is_published_by(job: str, dataset_dir: str) -> bool:

@@ -98,7 +98,7 @@ class Destination:
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path for a shard that is written now; see `new_dir`."""
-        name = FilenameTemplate(self.dataset, split, "tfrecord").pattern(num_shards)(shard)
+        name = FilenameTemplate(self.dataset, split, "tfrecord").filename(shard, num_shards)
         return storage.join(new_dir(self.directory), name)
 
     def group_path(self, group: Group) -> str:

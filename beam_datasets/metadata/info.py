@@ -15,14 +15,13 @@ import dataclasses
 import functools
 import json
 import posixpath
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from beam_datasets.advice import advised_getattr
-from beam_datasets.arguments import boolean, is_unicode
+from beam_datasets.arguments import boolean, int64_of, is_unicode
 from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.metadata.splits import CountBytes, SplitDict, SplitInfo
@@ -326,7 +325,8 @@ class DatasetInfo(DatasetIdentity):
             text: the file's content.
             path: the file, for errors.
             directory: the version's directory, with the shards.
-            features: the features, which are in another file; those of this one, if it has any, are not written again.
+            features: the connectors of the features, which are in another file; those of this one, if it has any, are
+                not written again.
             metadata: content of metadata.json; None without that file.
             count_bytes: see `SplitDict`.
 
@@ -336,10 +336,11 @@ class DatasetInfo(DatasetIdentity):
         values = from_text(text, path=path)
         stored = {name: values.get(name) for name in _INFO if name != "features" or features is None}
         try:
-            attributes = _attributes(values, directory, count_bytes)
-            return cls(**attributes, features=features, metadata=metadata, stored=stored)
+            info = cls(**_attributes(values, directory, count_bytes), metadata=metadata, stored=stored)
         except (MetadataError, ValueError) as error:
             raise MetadataError(str(error), path=path) from error
+        info._set({"features": features})
+        return info
 
     def extra_files(self) -> dict[str, str]:
         """Returns the small files beside dataset_info.json, by name: metadata.json and LICENSE, where there is any."""
@@ -591,7 +592,7 @@ def _parse_value(schema: Any, value: Any, where: str) -> Any:
         keys = [_parse_value(str, key, f"a key of {where}") for key in content]
         return {key: _parse_value(schema["*"], content[key], f"{where}.{key}") for key in keys}
     if schema is int:
-        number = _json_to_int64(value)
+        number = int64_of(value)
         if number is None:
             raise _field_error(where, value, _EXPECTED[int])
         return number
@@ -645,17 +646,6 @@ def _of_type(kind: Any, value: Any, where: str) -> Any:
 def _field_error(where: str, value: Any, expected: str) -> MetadataError:
     """Returns the error about a field of dataset_info.json; `expected` describes the value that it needs."""
     return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
-
-
-def _json_to_int64(value: Any) -> int | None:
-    """Returns an integer of 64 bits, which JSON may have as a number or as a string; None for other values."""
-    kind = type(value)
-    is_integer = kind is int or (kind is float and value.is_integer())
-    if is_integer or (kind is str and re.fullmatch(r"-?[0-9]{1,19}", value)):
-        number = int(value)
-        if -(2**63) <= number < 2**63:
-            return number
-    return None
 
 
 def _integers(value: Any) -> list[int] | None:

@@ -308,11 +308,20 @@ class ShardColumns:
         Raises:
             MetadataError: a column is missing, unknown or not a list.
         """
-        _check_keys(columns, {column.name for column in fields(cls)}, "of a split")
+        _check_keys(columns, _COLUMNS, "of a split")
         for name, column in columns.items():
             if not isinstance(column, list):
                 raise MetadataError(f"column {name!r} is not a list.")
-        return cls(**columns | {name: _from_hex(name, columns[name]) for name in _CHECKSUMS})
+        return cls(
+            columns["num_examples"],
+            columns["num_bytes"],
+            columns["file_bytes"],
+            _from_hex("crc32c", columns["crc32c"]),
+            _from_hex("index_crc32c", columns["index_crc32c"]),
+        )
+
+
+_COLUMNS = {column.name for column in fields(ShardColumns)}
 
 
 def _from_hex(name: str, texts: list[str]) -> list[int]:

@@ -7,9 +7,8 @@ dataset's directory are errors: `..`, an absolute path, or a separator within a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeAlias, overload
 
 from beam_datasets.errors import MetadataError
@@ -76,14 +75,16 @@ class DatasetName:
                 f"{text!r} is not a dataset name; needed: name[/config][:version][/key=value,...], for example "
                 f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{of_paths if '/' in text else ''}"
             )
-        kwargs = _parse_kwargs(match["kwargs"] or "", text)
-        for component in ("config", "version"):
-            if match[component] is not None and component in kwargs:
-                raise ValueError(f"{text!r} gives {component} twice: {match[component]!r} and {kwargs[component]!r}.")
-        config, version = (_pop_text(kwargs, component) or match[component] for component in ("config", "version"))
-        if config is not None:
-            check_config_name(config)
-        return cls(camel_to_snake(match["name"]), config, version, kwargs, match["namespace"])
+        components: dict[str, str | None] = {"config": match["config"], "version": match["version"]}
+        kwargs = _parse_kwargs(match["kwargs"], text) if match["kwargs"] else {}
+        for name, component in components.items():
+            if name in kwargs:
+                if component is not None:
+                    raise ValueError(f"{text!r} gives {name} twice: {component!r} and {kwargs[name]!r}.")
+                components[name] = str(kwargs.pop(name))
+        if components["config"] is not None:
+            check_config_name(components["config"])
+        return cls(camel_to_snake(match["name"]), **components, kwargs=kwargs, namespace=match["namespace"])
 
     @classmethod
     def parse_path(cls, text: str) -> DatasetName:
@@ -118,17 +119,12 @@ def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
         ValueError: an item is not of the form key=value.
     """
     kwargs: dict[str, Scalar] = {}
-    for item in text.split(",") if text else []:
+    for item in text.split(","):
         name, equals, value = item.partition("=")
         if not equals or "=" in value:
             raise ValueError(f"{full_name!r}: {item!r} is not an argument; needed: key=value, separated by commas.")
         kwargs[name] = _scalar(value)
     return kwargs
-
-
-def _pop_text(kwargs: dict[str, Scalar], name: str) -> str | None:
-    """Removes an argument and returns it as text; None if it is absent."""
-    return str(kwargs.pop(name)) if name in kwargs else None
 
 
 def _scalar(text: str) -> Scalar:
@@ -184,7 +180,7 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"{name!r} is not a split name; a split is named by a str.")
-    if not any(character.isalnum() for character in name):
+    if not any(map(str.isalnum, name)):
         raise ValueError(f"{name!r} is not a split name; needed: at least one letter or digit.")
     if _UNSAFE_IN_A_NAME.search(name):
         raise ValueError(
@@ -302,15 +298,18 @@ class FilenameTemplate:
         if (
             _UNSAFE_IN_A_NAME.search("".join(parts))
             or _SCHEME_OR_DRIVE.match(sample)
-            or any(component in ("", ".", "..") for component in parts)
+            or not {"", ".", ".."}.isdisjoint(parts)
         ):
             raise MetadataError(
                 f"filename template {self.template!r} gives {sample!r}, which could be outside the dataset's "
                 f"directory; needed: a relative path without '..', such as {DEFAULT_FILENAME_TEMPLATE!r}."
             )
 
-    def pattern(self, num_shards: int | None = None) -> Callable[[int], str]:
-        """Returns the function from a shard's index to its name, relative to the dataset's directory.
+    def pattern(self, num_shards: int | None = None) -> str:
+        """Returns the text whose `format(index)` is the name of a shard, relative to the dataset's directory.
+
+        >>> FilenameTemplate("digits", "train").pattern(8)
+        'digits-train.tfrecord-{0:05d}-of-00008'
 
         Raises:
             ValueError: the template needs the number of shards, and it is not given.
@@ -327,18 +326,18 @@ class FilenameTemplate:
             "NUM_SHARDS": count,
             "SHARD_X_OF_Y": f"{index}-of-{count}",
         }
-        literal_or_variable = re.split(r"\{([^{}]*)\}", self.template)
-        for text in literal_or_variable[::2]:
+        literals_and_variables = re.split(r"\{([^{}]*)\}", self.template)
+        for text in literals_and_variables[::2]:
             if "{" in text or "}" in text:
                 raise MetadataError(f"filename template {self.template!r} has a brace without its partner.")
-        for variable in literal_or_variable[1::2]:
-            if variable not in values:
+        for i, variable in enumerate(literals_and_variables):
+            if i % 2 and variable not in values:
                 raise MetadataError(
                     f"filename template {self.template!r} has the unknown variable {{{variable}}}; "
                     f"known are {', '.join(values)}."
                 )
-        literal_or_variable[1::2] = [values[variable] for variable in literal_or_variable[1::2]]
-        return "".join(literal_or_variable).format
+            literals_and_variables[i] = values[variable] if i % 2 else variable
+        return "".join(literals_and_variables)
 
     def filename(self, shard_index: int, num_shards: int | None = None) -> str:
         """Returns the name of a shard, relative to the dataset's directory.
@@ -346,7 +345,7 @@ class FilenameTemplate:
         Raises:
             ValueError: the template needs the number of shards, and it is not given.
         """
-        return self.pattern(num_shards)(shard_index)
+        return self.pattern(num_shards).format(shard_index)
 
     def filenames(self, num_shards: int) -> Filenames:
         """Returns the names of all shards, each made when it is asked for.
@@ -354,11 +353,12 @@ class FilenameTemplate:
         Raises:
             MetadataError: the template gives several shards the same name.
         """
-        if num_shards > 1 and self.filename(0, num_shards) == self.filename(1, num_shards):
+        pattern = self.pattern(num_shards)
+        if num_shards > 1 and pattern.format(0) == pattern.format(1):
             raise MetadataError(
                 f"filename template {self.template!r} names {num_shards} shards alike; it lacks {{SHARD_INDEX}}."
             )
-        return Filenames(self, num_shards)
+        return Filenames(pattern, num_shards)
 
     def spec(self, num_shards: int) -> str:
         """Returns all the shards in one text, `@` before their number.
@@ -377,16 +377,17 @@ def _escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Filenames(Sequence[str]):
-    """The names of a split's shards in order, each made when it is asked for; it takes no memory for them."""
+    """The names of a split's shards in order, each made when it is asked for; it takes no memory for them.
 
-    template: FilenameTemplate
+    Attributes:
+        pattern: see `FilenameTemplate.pattern`.
+        num_shards: number of shards.
+        folder: directory that precedes each name, with a slash at its end; '' for none.
+    """
+
+    pattern: str
     num_shards: int
-    folder: str = ""  # with a slash at its end
-
-    @cached_property
-    def _pattern(self) -> Callable[[int], str]:
-        """Returns the function from a shard's number to its file name."""
-        return self.template.pattern(self.num_shards)
+    folder: str = ""
 
     def __len__(self) -> int:
         return self.num_shards
@@ -398,7 +399,7 @@ class Filenames(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self.num_shards))]
-        return self.folder + self._pattern(range(self.num_shards)[index])
+        return self.folder + self.pattern.format(range(self.num_shards)[index])
 
     def __iter__(self) -> Iterator[str]:
-        return (self.folder + self._pattern(i) for i in range(self.num_shards))
+        return (self.folder + self.pattern.format(i) for i in range(self.num_shards))

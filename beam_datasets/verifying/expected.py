@@ -20,7 +20,7 @@ from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
-from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
+from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
@@ -327,7 +327,7 @@ class Expected:
         self.not_known.append("how many examples each shard should have: no file records it")
         shards = [ShardFilename.parse(name) for name in self.names or () if ShardFilename.is_valid(name)]
         for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):
-            yield ExpectedSplit(split[1], Filenames(FilenameTemplate(split[0], split[1]), split[2]), None, None, None)
+            yield ExpectedSplit(split[1], FilenameTemplate(split[0], split[1]).filenames(split[2]), None, None, None)
 
     def _find_unexpected(self) -> None:
         """Adds a finding for each file that looks like a shard, an index or an unfinished file and is not expected."""

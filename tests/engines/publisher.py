@@ -53,9 +53,7 @@ def check_version(data_dir: str, name: str = "ds") -> bool:
     manifest = Manifest.from_text(storage.read_bytes(storage.join(place, MANIFEST_FILE)), path=place)
     wanted = {MANIFEST_FILE, RUN_FILE, *manifest.metadata}
     for split, columns in manifest.splits.items():
-        name_of = FilenameTemplate(manifest.name, split, "tfrecord").pattern(columns.num_shards)
-        for number in range(columns.num_shards):
-            shard_name = name_of(number)
+        for number, shard_name in enumerate(FilenameTemplate(manifest.name, split).filenames(columns.num_shards)):
             shard, index = (storage.read_bytes(storage.join(place, f"{shard_name}{end}")) for end in ("", ".index"))
             sums = columns.file_bytes[number], columns.crc32c[number], columns.index_crc32c[number]
             assert (len(shard), crc32c.crc32c(shard), crc32c.crc32c(index)) == sums, f"{place}: {shard_name}"
