@@ -82,6 +82,8 @@ class ColumnarDecoder:
         self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
         self._starts = list(accumulate(map(len, groups), initial=0))  # index of the first group of each view
         self._num_single_groups = sum(len(view_groups) == 1 for view_groups in groups)
+        self._columns = self._parse if self._num_single_groups == len(groups) else self._parse_columns
+        self._has_connector_views = any(isinstance(view, ConnectorView) for view in self._views)
         first_indices = accumulate((len(view.paths) for view in self._views), initial=0)
         self._indices = _number_locations(
             locations, {id(view): first for view, first in zip(self._views, first_indices)}
@@ -97,7 +99,7 @@ class ColumnarDecoder:
         Args:
             pad: whether arrays of different shapes are padded; see `stack`.
         """
-        if not pad and not any(isinstance(view, ConnectorView) for view in self._views):
+        if not pad and not self._has_connector_views:
             return self
         return ColumnarDecoder(replace_inner_datasets(self._feature), pad=pad)
 
@@ -108,8 +110,7 @@ class ColumnarDecoder:
             ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
             FeatureError: the returned function raises it if a feature does not decode; the text begins with its name.
         """
-        makers, nest = self._makers, self._indices
-        columns = self._parse if self._num_single_groups == len(self._views) else self._columns
+        makers, nest, columns = self._makers, self._indices, self._columns
 
         def example(record: Buffer) -> Any:
             """Returns the example of a record."""
@@ -169,8 +170,8 @@ class ColumnarDecoder:
 
         return [task for tasks, _ in parts for task in tasks], finish
 
-    def _columns(self, records: Any) -> tuple[Any, ...]:
-        """Returns the column of each view, in the order of the views.
+    def _parse_columns(self, records: Any) -> tuple[Any, ...]:
+        """Returns the column of each view, in the order of the views; `_columns` is this, or the parser itself.
 
         The column of a view with several groups, or none, is a tuple (records, column of each group).
         """

@@ -95,6 +95,8 @@ class Fill:
 
         The function is `return_unchanged` if `labels` has no values. For the argument, see `example_filler`.
         """
+        if not self.labels:
+            return return_unchanged
         return self._replacer(self.labels, pick, lambda given, label: np.where(given == -1, label, given)[()])
 
     def _replacer(

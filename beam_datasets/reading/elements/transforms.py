@@ -522,9 +522,9 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
 
 def compose(steps: tuple[Step, ...]) -> Function:
     """Returns the function that applies one transform after the other to an item."""
+    if len(steps) == 1:
+        return steps[0].compile()
     functions = [step.compile() for step in steps]
-    if len(functions) == 1:
-        return functions[0]
 
     def apply_steps(item: Any) -> Any:
         """Applies all transforms; adds a note with the value to an error of a function given to `map()`."""
