@@ -9,24 +9,29 @@ from beam_datasets.cli.printing import say, splits_table
 
 COMMAND = Command(
     "adopt",
-    "Makes a dataset of TFRecord files. Every record is checked; nothing that exists is overwritten.",
+    "Makes a dataset of existing TFRecord files. Checks every record; does not overwrite existing files.",
     (
         Option(
             "pattern",
-            help="the files, with *, ? and [...]; their names say the split, else it is train",
+            help="paths of the files, with wildcards *, ? and [...]; the split is taken from the file names, "
+            "default: train",
             repeated=True,
         ),
         Option("--split", "NAME=PATTERN", "the files of a split; can be repeated", repeated=True),
-        Option("--features", "FILE", "what the records hold: a features.json", required=True),
-        Option("--name", "NAME", "of the dataset; default: as the names of the files say"),
-        Option("--version", "VERSION", "of the dataset; default: the directory's name, or 1.0.0"),
+        Option("--features", "FILE", "features.json with the schema of the records", required=True),
+        Option("--name", "NAME", "name of the dataset; default: taken from the file names"),
+        Option(
+            "--version",
+            "VERSION",
+            "version of the dataset; default: the name of the directory if that is a version, otherwise 1.0.0",
+        ),
         Option(
             "--data_dir",
             "DATA_DIR",
             "copy the files to a directory <data_dir>/<name>/<version>; default: the files stay where they are",
         ),
-        Option("--description", "DESCRIPTION", "of the dataset"),
-        Flag("--ordered", "the order of the examples means something"),
+        Option("--description", "DESCRIPTION", "description of the dataset"),
+        Flag("--ordered", "read examples in the order of the files by default, because the order is meaningful"),
     ),
 )
 

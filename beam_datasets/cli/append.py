@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 COMMAND = Command(
     "append",
     """\
-Publishes the next version of a dataset: a published one with new examples, or without deleted ones, in the order that
-generating all examples anew would give. Records are not decoded. If nothing changes, nothing is published.
+Publishes the next version of a dataset: the published version with new examples added, or with examples deleted. The
+examples have the same order as if all were generated again. Records are not decoded. If nothing changes, nothing is
+published.
 
   beam-datasets append clicks --data_dir data --from incoming/day_2/1.0.0 --on_duplicate skip_identical
   beam-datasets append clicks --data_dir data --delete takedown.txt --dry_run""",
@@ -47,50 +48,51 @@ generating all examples anew would give. Records are not decoded. If nothing cha
         Option(
             "--from",
             "SOURCE",
-            "what is appended: a published dataset (name or directory), or a builder (path/to/file.py, "
-            "package.module:Class, or a format of files such as jsonl) with its options, as --pattern "
-            "'logs/*.jsonl' --key id. It is built in a temporary directory, also by --dry_run, of files of which "
-            "the published version was not built. A builder with a config of the dataset's name means that one. "
-            "Can be repeated",
+            "examples to append: a published dataset (name or directory), or a builder (path/to/file.py, "
+            "package.module:Class, or a file format such as jsonl) followed by its options, such as --pattern "
+            "'logs/*.jsonl' --key id. A builder is run in a temporary directory, also with --dry_run, on the "
+            "files that are not in the published version yet. If the dataset has a config, the builder's config "
+            "of the same name is used. Can be repeated",
             repeated=True,
             dest="new",
         ),
         Option(
             "--split",
             "[NAME=]EXPRESSION",
-            "what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each appended to the "
-            "one of its name",
+            "slices of each SOURCE to append, such as 'train=train[:80%]'; default: all splits, each to the split"
+            " of the same name",
             repeated=True,
         ),
         Flag(
             "--union_features",
-            "features that one of the datasets lacks may be missing in the next version; else they are an error",
+            "make features that one of the datasets lacks optional in the next version; without it, they are an error",
         ),
         Flag(
             "--take_changed",
-            "of files: also those that have changed since the published version was built of them",
+            "with a builder of files: also append known files that have changed since the published version was built",
         ),
         Flag(
             "--compare_checksums",
-            "of files: compare the checksums of all, also of those with the same size and time",
+            "with a builder of files: compare the checksums of all known files, even if size and time are the same",
         ),
-        Flag("--new_splits", "add splits that the published version lacks; otherwise they are an error"),
+        Flag("--new_splits", "add splits that the published version does not have; without it, they are an error"),
         Option(
             "--version",
             "VERSION",
-            "of the result: 'next' (the default), the lowest that the change allows, or one that is not lower. "
-            "Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0",
+            "version to publish, or 'next' (the default): the smallest increase that the change allows. New "
+            "examples change the slices, which is a MAJOR change, so the next version after 1.2.3 is 2.0.0",
         ),
         Option(
             "--on_duplicate",
-            help="what to do about a key that exists: fail (the default), keep the published example, take the new "
-            "one, or keep it if the records are equal and fail if not",
+            help="what to do if a new example has an existing key: fail (the default), keep the published "
+            "example, replace it, or skip the new example if the records are equal and fail otherwise",
             choices=("error", "keep_old", "replace", "skip_identical"),
         ),
         Option(
             "--delete",
             "FILE",
-            "keys whose examples are left out, published and new ones; one a line, in UTF-8. Can be repeated",
+            "text file (UTF-8) with one key per line; examples with these keys are deleted, published and new "
+            "ones. Can be repeated",
             repeated=True,
         ),
         *SOURCES,
@@ -99,8 +101,9 @@ generating all examples anew would give. Records are not decoded. If nothing cha
             *SHARDS.options,
             Flag(
                 "--share_shards",
-                "link the published shards in which nothing changes, or let the store copy them, instead of writing "
-                "all: of splits without changes, and of datasets with integer keys in their order (disable_shuffling)",
+                "link unchanged published shards (on an object store: copy them there) instead of writing all "
+                "shards again. Applies to splits without changes, and to datasets ordered by integer keys "
+                "(disable_shuffling)",
             ),
         ),
     ),

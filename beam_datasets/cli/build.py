@@ -53,18 +53,18 @@ Generates a dataset and publishes it.
 
 NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version], or a directory with the file of
 one builder; without it, the current directory.
-Without --runner it runs on this machine, a worker process a core.""",
+Without --runner, it runs on this machine with one worker process per core.""",
     (
         Option("dataset", "NAME_OR_FILE"),
         DATA_DIR,
-        Option("--config", "NAME", "a config, if NAME_OR_FILE has none"),
+        Option("--config", "NAME", "name of the config, if NAME_OR_FILE does not contain it"),
         storage_options("--storage_options", "the store of --data_dir"),
         Flag(
             "--dry_run",
-            "print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source "
-            "is encoded",
+            "print an estimate of the run, as `beam-datasets plan` does, and build nothing; encodes a sample of "
+            "the source",
         ),
-        Option("--sample", "SHARE", "of the source, for --dry_run; default: 0.01"),
+        Option("--sample", "SHARE", "share of the source to encode for --dry_run; default: 0.01"),
         Option(
             "--trial",
             "N",
@@ -73,27 +73,29 @@ Without --runner it runs on this machine, a worker process a core.""",
         ),
         Flag(
             "--overwrite",
-            "build a published version again; it is replaced when the new one is complete. On local disks; asks before",
+            "build a published version again and replace it when the new one is complete; only on local disks; "
+            "asks for confirmation",
         ),
         Flag(
             "--yes",
-            "replace the published version of --overwrite without asking, as is needed where there is no terminal",
+            "with --overwrite: do not ask for confirmation; required if there is no terminal",
         ),
-        Flag("--skip_published", "succeed if the version is already published"),
+        Flag("--skip_published", "do nothing, and exit with 0, if the version is already published"),
         Option(
             "--check_against",
             "VERSION",
-            "compare with a published version, by default the highest one below; if the number promises more than "
-            "features or data keep, publish nothing, and keep the result to be published under another",
+            "compare the result with a published version (default: the highest lower one). If the changes need a "
+            "larger version bump, do not publish, but keep the result, so that `publish` can publish it under "
+            "another version",
             value_is_optional=True,
             const="latest",
         ),
         Option(
             "--resume",
             "changed",
-            "reuse what failed runs of this version had finished; refused if the dataset's code or options have "
-            "changed since, unless --resume changed. A run with this option keeps what it has finished if it "
-            "fails",
+            "reuse the units that failed runs of this version have finished, and keep finished units if this run "
+            "fails. An error if the dataset's code or options have changed since, unless --resume changed is "
+            "given",
             value_is_optional=True,
             const=True,
             choices=(True, "changed"),
@@ -101,23 +103,28 @@ Without --runner it runs on this machine, a worker process a core.""",
         Option(
             "--check_images",
             "HOW",
-            "check the files of images by their structure (the default), or decode each",
+            "how to check image files: structure (the default), or decode, which decodes each",
             choices=("structure", "decode"),
         ),
         Group(
             SHARDS.title,
             *SHARDS.options,
-            Option("--max_examples_per_split", "N", "keep the N of the lowest hashes", type=whole_number),
-            Flag("--ignore_duplicates", "keep one example of each key"),
+            Option(
+                "--max_examples_per_split",
+                "N",
+                "keep only the N examples of each split whose keys have the lowest hashes",
+                type=whole_number,
+            ),
+            Flag("--ignore_duplicates", "keep one example per key; without it, repeated keys are an error"),
             Option(
                 "--download_dir",
                 "DIR",
-                "where downloads are kept, which workers must see; by default `downloads` in --data_dir",
+                "directory of downloaded files; all workers must see it; default: `downloads` in --data_dir",
             ),
             Option(
                 "--manual_dir",
                 "DIR",
-                "what cannot be downloaded and was put there by hand; by default `manual` in --download_dir",
+                "directory of files that you must download yourself; default: `manual` in --download_dir",
             ),
             Flag(
                 "--register_checksums",

@@ -27,18 +27,18 @@ The exit code is 0 if the number of NEW suffices, 1 if it is too low for the cha
 compared.""",
     (
         Option("old", "OLD", "name[/config]:version, or the directory of a version"),
-        Option("new", "NEW", "the version after it, likewise"),
+        Option("new", "NEW", "the later version, in the same form"),
         DATA_DIR,
         STORAGE_OPTIONS,
-        Option("--split", "SPLIT", "compare this split only; may be repeated", repeated=True),
+        Option("--split", "SPLIT", "compare only this split; can be repeated", repeated=True),
         Option(
             "--examples",
             "N",
-            "how many to show of each kind of difference; default 3",
+            "number of examples to show of each kind of difference; default: 3",
             type=whole_number,
             default=3,
         ),
-        Flag("--json", "print it as JSON"),
+        Flag("--json", "print the result as JSON"),
     ),
 )
 

@@ -29,13 +29,15 @@ A small job runs on the workers. Nothing is left behind. The exit code is 1 if a
     (
         DATA_DIR,
         STORAGE_OPTIONS,
-        Option("--spill_dir", "DIR", "where a build will spill; every worker must see it"),
+        Option("--spill_dir", "DIR", "directory that builds will use for spilled records; all workers must see it"),
         SHARED_DISK,
-        Option("--num_workers", "N", "worker processes of a local run, 0 for one a core", type=whole_number),
+        Option(
+            "--num_workers", "N", "number of worker processes of a local run; 0 means one per core", type=whole_number
+        ),
         Option(
             "--packages",
             "A,B.C",
-            "modules that workers must be able to import, such as that of your builder",
+            "modules that workers must be able to import, such as the module of your builder",
             type=comma_separated,
         ),
     ),

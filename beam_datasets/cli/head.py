@@ -38,15 +38,19 @@ _NAMES_ALL = "beam-datasets verify --decode names all of the dataset"
 HEAD = Command(
     "head",
     """\
-The first examples of a split or a slice, in dataset order: example 0 is ds[0].
+Prints the first examples of a split or a slice, in dataset order: example 0 is ds[0].
 
-Values that do not decode are named, with the reason and the record. The exit code is 1 if there are any, else 0.""",
+Prints the name, reason and record of each value that does not decode; the exit code is 1 if there are any, else 0.""",
     (
         *DATASET,
-        Option("--split", "SPLIT", "such as 'train[90%:]+test'; default: the first one"),
-        Option("--count", "N", "how many examples; default 3", type=whole_number, default=3, alias="-n"),
-        Flag("--json", 'print them as JSON; stored files and other bytes that are not UTF-8 are {"b64": "..."}'),
-        Option("--images", "DIR", "write their images as files into a directory"),
+        Option("--split", "SPLIT", "split or slice, such as 'train[90%:]+test'; default: the first split"),
+        Option("--count", "N", "number of examples; default: 3", type=whole_number, default=3, alias="-n"),
+        Flag(
+            "--json",
+            "print the examples as JSON; stored files and other bytes that are not UTF-8 are written "
+            'as {"b64": "..."} (Base64)',
+        ),
+        Option("--images", "DIR", "write the images of the examples as files to this directory"),
     ),
 )
 
@@ -211,11 +215,11 @@ _FILLED = "·░▒▓█"  # by the share of a character's examples that is sel
 
 SLICES = Command(
     "slices",
-    "Which files a slice is read from, how many records and bytes of each, and a picture of it.",
+    "Prints the files that a slice is read from, with the number of records and bytes of each, and draws the slice.",
     (
         *DATASET,
-        Option("slice", "SLICE", "such as 'train[10%:20%]+test'"),
-        Flag("--json", "print all of it as JSON"),
+        Option("slice", "SLICE", "a slice, such as 'train[10%:20%]+test'"),
+        Flag("--json", "print everything as JSON"),
     ),
 )
 

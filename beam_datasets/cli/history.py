@@ -31,11 +31,11 @@ from beam_datasets.metadata.version import Version
 
 TAG = Command(
     "tag",
-    "Gives a name to a published version, which `beam-datasets prune` keeps then.",
+    "Gives a tag to a published version; `beam-datasets prune` does not remove versions with tags.",
     (
-        Option("dataset", "DATASET", "name[/config][:version]; without a version the highest"),
-        Option("tag", "TAG", "letters, digits, '.', '-' and '_'"),
-        Flag("--remove", "take the tag from the version that has it"),
+        Option("dataset", "DATASET", "name[/config][:version]; without a version, the highest version"),
+        Option("tag", "TAG", "the tag: letters, digits, '.', '-' and '_'"),
+        Flag("--remove", "remove the tag"),
         DATA_DIR,
         STORAGE_OPTIONS,
     ),
@@ -43,15 +43,15 @@ TAG = Command(
 PRUNE = Command(
     "prune",
     """\
-Lists the versions of a dataset that nothing needs, and removes them with --yes. The highest ones stay, and those that
-the lineage of another dataset in DATA_DIR names.
+Lists the old versions of a dataset that are not needed, and removes them with --yes. It keeps the highest versions, and
+those in the lineage of another dataset in DATA_DIR.
 
   beam-datasets prune clicks --data_dir data --keep 7 --keep_tagged""",
     (
         Option("dataset", "DATASET", "name[/config]"),
-        Option("--keep", "N", "how many of the highest versions stay", type=whole_number, required=True),
-        Flag("--keep_tagged", "versions with tags stay; without, an old one with a tag is an error"),
-        Flag("--yes", "remove; without, only list"),
+        Option("--keep", "N", "number of the highest versions to keep", type=whole_number, required=True),
+        Flag("--keep_tagged", "keep versions that have tags; without it, an old version with a tag is an error"),
+        Flag("--yes", "remove the versions; without it, they are only listed"),
         DATA_DIR,
         STORAGE_OPTIONS,
     ),
@@ -102,11 +102,11 @@ def run_prune(args: Sequence[str]) -> int:
 PUBLISH = Command(
     "publish",
     """\
-Publishes a result of build --check_against that was refused, and kept, under the version number that it needs. The
-shards are taken as they are; the metadata is written anew.""",
+Publishes a result that `build --check_against` refused and kept, under the version number that it needs. The
+shards are reused; the metadata is written again.""",
     (
-        Option("result", "RESULT", "directory of the result, as the refusal named it"),
-        Option("--version", "VERSION", "the new number, such as 2.0.0", required=True),
+        Option("result", "RESULT", "directory of the result, which the error of build names"),
+        Option("--version", "VERSION", "version to publish it as, such as 2.0.0", required=True),
         STORAGE_OPTIONS,
     ),
 )
@@ -139,11 +139,18 @@ Whether a run of this machine is alive is known from its process. Files of anoth
 as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
 be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing.""",
     (
-        Option("data_dir", "DATA_DIR", "directory of datasets, or one below it"),
+        Option("data_dir", "DATA_DIR", "directory of datasets, or a directory below it"),
         STORAGE_OPTIONS,
-        Flag("--yes", "remove what is abandoned; without it, nothing is removed"),
-        Option("--abandon", "RUN", "give up the run with this id, which may be alive; removes nothing else"),
-        Option("--older_than", "HOURS", "default: 168, a week", type=number, default=168.0),
+        Flag("--yes", "remove abandoned leftovers; without it, they are only listed"),
+        Option("--abandon", "RUN", "abandon the run with this id, even if it may be active; removes nothing else"),
+        Option(
+            "--older_than",
+            "HOURS",
+            "hours without changes after which files of another machine or of an "
+            "unknown run count as abandoned; default: 168 (a week)",
+            type=number,
+            default=168.0,
+        ),
     ),
 )
 

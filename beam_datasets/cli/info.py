@@ -21,24 +21,23 @@ from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_director
 
 INFO = Command(
     "info",
-    "What a published dataset is.",
+    "Prints a description of a published dataset.",
     (
         *DATASET,
-        Flag("--json", "print it as JSON"),
+        Flag("--json", "print the result as JSON"),
     ),
 )
 LIST = Command(
     "list",
-    "What is published.",
+    "Lists the published datasets.",
     (
         Flag(
             "--versions",
-            "also the size of all files of each version, when it was published, its tags, and what it has of "
-            "which datasets",
+            "also print the size of each version's files, its time of publication, its tags, and its source datasets",
         ),
         DATA_DIR,
         STORAGE_OPTIONS,
-        Flag("--json", "print it as JSON, split by split"),
+        Flag("--json", "print the list as JSON, with each split"),
     ),
 )
 

@@ -39,9 +39,9 @@ from beam_datasets.reading.opening import builder_from_directory
 MATERIALIZE = Command(
     "materialize",
     """\
-Writes slices of a published dataset as a dataset of its own; without --split all of it.
+Writes slices of a published dataset as a new dataset; without --split, the whole dataset.
 
-SOURCE is name[/config][:version], or the directory of a version, those of TensorFlow Datasets too.
+SOURCE is name[/config][:version], or the directory of a version, also of one that TensorFlow Datasets wrote.
 
   beam-datasets materialize digits --split 'train=train[:80%]' --split 'validation=train[80%:]' --to digits_split
   beam-datasets materialize digits --split 'train+more/digits:train[:10%]' --to joined
@@ -55,17 +55,41 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
             "another dataset. Default: all splits as they are",
             repeated=True,
         ),
-        Option("--to", "NAME[/CONFIG][:VERSION]", "what to write; default, also of each part: as the source"),
-        Option("--source", "LABEL=SOURCE", "another dataset, for expressions", repeated=True, dest="sources"),
-        Option("--features", "A,B.C", "keep only these features; can be nested", type=comma_separated),
-        Option("--filter", "MODULE:FUNCTION", "keep examples of which it returns True; or path/to/file.py:FUNCTION"),
+        Option(
+            "--to",
+            "NAME[/CONFIG][:VERSION]",
+            "name, config and version to write; omitted parts are those of the source",
+        ),
+        Option(
+            "--source",
+            "LABEL=SOURCE",
+            "label for another dataset, to use in expressions of --split; can be repeated",
+            repeated=True,
+            dest="sources",
+        ),
+        Option(
+            "--features",
+            "A,B.C",
+            "keep only these features, such as a,b.c for feature a and feature c inside of b",
+            type=comma_separated,
+        ),
+        Option(
+            "--filter",
+            "MODULE:FUNCTION",
+            "keep the examples for which this function returns True; or path/to/file.py:FUNCTION",
+        ),
         Option(
             "--where",
             "CONDITION",
-            "keep examples for which a condition on features holds: \"label = 'dog' and length(text) > 100\"",
+            "keep the examples for which this condition in SQL is true, such as \"label = 'dog' and length(text) >"
+            ' 100"',
         ),
-        Option("--reshuffle", "SALT", "a new order, by this salt and the keys; default: the order is kept"),
-        Flag("--refuse_repeats", "refuse keys that occur more than once in a split"),
+        Option(
+            "--reshuffle",
+            "SALT",
+            "shuffle the examples again, by the hash of this text and their keys; default: keep the order",
+        ),
+        Flag("--refuse_repeats", "fail if a key occurs more than once in a split; without it, all are kept"),
         *SOURCES,
         SHARDS,
         ENGINE,
@@ -182,9 +206,9 @@ def _plan_row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
 EXPORT = Command(
     "export",
     """\
-Writes slices of a published dataset as files of another format, in dataset order; without --split all of it.
+Writes slices of a published dataset as files of another format, in dataset order; without --split, the whole dataset.
 
-SOURCE is name[/config][:version], or the directory of a version, those of TensorFlow Datasets too.
+SOURCE is name[/config][:version], or the directory of a version, also of one that TensorFlow Datasets wrote.
 
   beam-datasets export digits --format parquet --to digits_parquet
   beam-datasets export digits --split 'train=train[:10%]' --format jsonl --features label --to some_labels
@@ -198,7 +222,7 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
             required=True,
             choices=tuple(FORMATS),
         ),
-        Option("--to", "DIR", "the directory to make; nothing that exists is overwritten", required=True),
+        Option("--to", "DIR", "directory to create; existing files are not overwritten", required=True),
         Option(
             "--split",
             "[NAME=]EXPRESSION",
@@ -210,18 +234,23 @@ SOURCE is name[/config][:version], or the directory of a version, those of Tenso
             "DATA_DIR",
             f"root of the datasets: {DATA_DIR_HELP}",
         ),
-        Option("--features", "A,B.C", "only these features; can be nested", type=comma_separated),
+        Option(
+            "--features",
+            "A,B.C",
+            "export only these features, such as a,b.c for feature a and feature c inside of b",
+            type=comma_separated,
+        ),
         Option("--binary", "A,B.C", "features whose strings are bytes, not text", type=comma_separated, default=()),
         storage_options("--storage_options", "the store of --to"),
         storage_options("--source_storage_options", "the stores of sources"),
-        Flag("--dry_run", "say what would be written, and do nothing"),
+        Flag("--dry_run", "print what would be written, and write nothing"),
         SHARDS,
         Group(
-            "engine (they change no byte)",
+            "engine (these options do not affect the written bytes)",
             Option(
                 "--num_workers",
                 "N",
-                "processes of a local run, 0 for one a core; default: this one",
+                "number of processes of a local run; 0 means one per core; default: this process",
                 type=whole_number,
             ),
             SHARED_DISK,

@@ -15,11 +15,11 @@ from beam_datasets.metadata.names import check_dataset_name
 COMMAND = Command(
     "new",
     """\
-Makes a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. The
-test passes; before the dataset can be built, replace what is marked by TODO.""",
+Creates a directory for a new dataset: a builder, its test with fake sources, checksums, description and citation. The
+test passes; replace the parts that are marked TODO before you build the dataset.""",
     (
         Option("name", "NAME", "the dataset's name, in snake_case"),
-        Option("--to", "DIR", "where the directory is made; by default here"),
+        Option("--to", "DIR", "directory in which to create it; default: the current directory"),
     ),
 )
 _BUILDER = '''"""{title}."""

@@ -317,13 +317,13 @@ def storage_options(name: str, store: str, *, dest: str = "") -> Option:
     return Option(
         name,
         "JSON_FILE",
-        f"options of {store}, as a JSON file: credentials, endpoint, region; default: of the environment",
+        f"options of {store}, as a JSON file: credentials, endpoint, region; default: taken from the environment",
         type=read_storage_options,
         dest=dest,
     )
 
 
-DATA_DIR_HELP = "directory of the datasets; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
+DATA_DIR_HELP = "directory of the datasets; default: $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
 DATA_DIR = Option("--data_dir", "DATA_DIR", DATA_DIR_HELP)
 STORAGE_OPTIONS = storage_options("--storage_options", "the store")
 DATASET = (
@@ -332,33 +332,56 @@ DATASET = (
     STORAGE_OPTIONS,
 )
 SHARDS = Group(
-    "shards (they decide the bytes)",
-    Option("--num_shards", "N|SPLIT=N", "repeated for each split; default: by the size rule", repeated=True),
-    Option("--min_shard_size", "SIZE", "default 64MiB", type=size_in_bytes),
-    Option("--max_shard_size", "SIZE", "default 1GiB", type=size_in_bytes),
+    "shards (these options affect the written bytes)",
+    Option(
+        "--num_shards",
+        "N|SPLIT=N",
+        "number of shards, of all splits or of one split; can be repeated; default: chosen by size",
+        repeated=True,
+    ),
+    Option(
+        "--min_shard_size",
+        "SIZE",
+        "minimum size of a shard, if the number is chosen by size; default: 64MiB",
+        type=size_in_bytes,
+    ),
+    Option(
+        "--max_shard_size",
+        "SIZE",
+        "maximum size of a shard, if the number is chosen by size; default: 1GiB",
+        type=size_in_bytes,
+    ),
 )
 SOURCES = (
-    Option("--data_dir", "DATA_DIR", f"root for what is written: {DATA_DIR_HELP}"),
-    Option("--source_data_dir", "DIR", "root for names of sources; default: --data_dir, then its default"),
+    Option("--data_dir", "DATA_DIR", f"{DATA_DIR_HELP}; the output is written here"),
+    Option(
+        "--source_data_dir",
+        "DIR",
+        "directory of datasets in which source names are found; default: --data_dir, then the default of --data_dir",
+    ),
     storage_options("--storage_options", "the store of --data_dir"),
     storage_options("--source_storage_options", "the stores of sources"),
     Flag("--dry_run", "print what would be read and written, and publish nothing"),
 )
 """Options of commands that make a dataset of others."""
-SHARED_DISK = Flag("--shared_disk", "remote workers see this machine's paths")
-NO_WAIT = Flag("--no_wait", "end when a remote runner has the job")
+SHARED_DISK = Flag("--shared_disk", "the workers of a remote runner see this machine's paths")
+NO_WAIT = Flag("--no_wait", "return as soon as the job is submitted to a remote runner")
 ENGINE = Group(
-    "engine (they change no byte)",
+    "engine (these options do not affect the written bytes)",
     Option(
         "--num_workers",
         "N",
-        "worker processes of a local run, 0 for one a core; default: one a core, of materialize this process",
+        "number of worker processes of a local run; 0 means one per core. Default: one per core; for materialize,"
+        " this process",
         type=whole_number,
     ),
     Option(
-        "--payload", help="how records travel; default: inline on Dataflow, else spilled", choices=("inline", "spilled")
+        "--payload",
+        help="how records are shuffled: inline (through the engine) or spilled (through files); "
+        "default: inline on Dataflow, otherwise spilled",
+        choices=("inline", "spilled"),
     ),
-    Option("--spill_dir", "DIR", "where they spill; every worker must see it"),
+    Option("--spill_dir", "DIR", "directory for spilled records; all workers must see it"),
     SHARED_DISK,
     NO_WAIT,
 )

@@ -47,12 +47,18 @@ Statistics and changes are computed once: the former are saved beside the datase
         Option(
             "--to",
             "DIR",
-            "where the pages are written, outside of DATA_DIR; existing files are replaced, others stay; required",
+            "directory for the pages, outside of DATA_DIR; files of the same names are replaced (required)",
             required=True,
         ),
-        Option("--url", "URL", "where the pages will be; search engines and tools that read from there need it"),
-        Flag("--no_statistics", "leave out statistics that are not saved"),
-        Flag("--no_changes", "leave out comparisons of versions that were not made before, which read all examples"),
+        Option(
+            "--url",
+            "URL",
+            "URL at which the pages will be published; search engines and tools that read the site need it",
+        ),
+        Flag("--no_statistics", "do not compute statistics; show only saved ones"),
+        Flag(
+            "--no_changes", "do not compare versions, which reads all examples; show only comparisons of earlier runs"
+        ),
         STORAGE_OPTIONS,
     ),
 )

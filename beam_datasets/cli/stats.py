@@ -45,9 +45,9 @@ COMMAND = Command(
 Summarizes the features of a dataset: counts, extremes, means, quantiles, distinct and most frequent values, lengths,
 labels. Splits are reported separately.
 
-One process reads the dataset; a Beam pipeline does with --num_workers 2 or more, with options of Beam, and from 1 GiB
-on.
-Statistics of a whole dataset are saved beside its versions and shown from there the next time.
+One process reads the dataset. A Beam pipeline is used with --num_workers 2 or more, with options of Beam, and for
+datasets of 1 GiB or more.
+Statistics of a whole dataset are saved beside its versions and reused the next time.
 
   beam-datasets stats digits --html digits.html
   beam-datasets stats digits --split 'train[:10%]' --split test --features image,label""",
@@ -56,24 +56,33 @@ Statistics of a whole dataset are saved beside its versions and shown from there
         Option(
             "--split",
             "SPLIT",
-            "such as 'train[:10%]'; can be repeated. Default: each split by itself",
+            "split or slice, such as 'train[:10%]'; can be repeated. Default: each split separately",
             repeated=True,
         ),
         Option(
             "--features",
             "A,B.C",
-            "only these, with all that is below them; can be repeated",
+            "only these features, with all features inside of them; can be repeated",
             repeated=True,
             type=comma_separated,
         ),
-        Flag("--json", "print it as JSON"),
-        Option("--html", "FILE", "write a page with plots, in place of what is there"),
-        Flag("--no_save", "do not save it beside the dataset"),
-        Flag("--again", "compute it, though it was saved"),
+        Flag("--json", "print the result as JSON"),
+        Option("--html", "FILE", "write a page with plots to FILE, which is replaced if it exists"),
+        Flag("--no_save", "do not save the statistics beside the dataset"),
+        Flag("--again", "compute the statistics even if saved ones exist"),
         Group(
-            "engine (it changes no number)",
-            Option("--num_workers", "N", "processes; default: 1, or one per core from 1 GiB on", type=whole_number),
-            Option("--report", "FILE", "where remote workers leave the statistics; all must see it"),
+            "engine (these options do not affect the statistics)",
+            Option(
+                "--num_workers",
+                "N",
+                "number of processes; default: 1, or one per core for datasets of 1 GiB or more",
+                type=whole_number,
+            ),
+            Option(
+                "--report",
+                "FILE",
+                "file for the statistics that remote workers compute; this machine and all workers must see it",
+            ),
             SHARED_DISK,
         ),
     ),

@@ -38,24 +38,24 @@ COMMAND = Command(
 Reads a published dataset from end to end and reports what differs from what was published: which file, byte and
 record, and which examples are lost. Nothing is changed without --repair.
 
-The exit code is 0 if the dataset is whole, and 1 if anything was found (with --repair: is left).""",
+The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if none remain.""",
     (
         *DATASET,
-        Flag("--decode", "decode each record too, images included; slower by far"),
-        Option("--jobs", "N", "how many shards to read at once; default: one a core", type=whole_number),
-        Flag("--json", "print it as JSON"),
+        Flag("--decode", "also decode each record, including images; much slower"),
+        Option("--jobs", "N", "number of shards to read concurrently; default: one per core", type=whole_number),
+        Flag("--json", "print the result as JSON"),
         Group(
             "repair",
-            Flag("--repair", "write what follows from the rest, and print what is done"),
-            Option("--from", "COPY", "take files that are whole from this other copy", dest="copy"),
+            Flag("--repair", "restore files that can be rebuilt from the others, and print each step"),
+            Option("--from", "COPY", "restore files from this other copy of the dataset", dest="copy"),
             storage_options("--from_storage_options", "the copy's store", dest="copy_storage_options"),
-            Flag("--dry_run", "say what would be written, and write nothing"),
+            Flag("--dry_run", "print the repairs without writing anything"),
         ),
         Group(
             "as a pipeline",
-            Flag("--beam", "verify by a Beam pipeline; further options are Beam's"),
-            Option("--report", "FILE", "where the pipeline leaves its report; all workers must see it"),
-            Option("--num_workers", "N", "worker processes of a local run", type=whole_number),
+            Flag("--beam", "verify in a Beam pipeline; other options are passed to Beam"),
+            Option("--report", "FILE", "file for the report of the pipeline; this machine and all workers must see it"),
+            Option("--num_workers", "N", "number of worker processes of a local run", type=whole_number),
             SHARED_DISK,
             NO_WAIT,
         ),

@@ -13,7 +13,7 @@ VERSIONS = Command(
     "versions",
     "Versions of Python, of this package, of those that it uses, of engines and of the machine, for a report of a bug. "
     "It names environment variables that are set, without their values.",
-    (Flag("--json", "print all of it as JSON"),),
+    (Flag("--json", "print everything as JSON"),),
 )
 
 

@@ -292,25 +292,28 @@ summary_of = lru_cache(MAX_KEPT)(PendingStatistics)
 
 COMMAND = Command(
     "explore",
-    "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. It changes nothing.",
+    "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. Changes nothing.",
     (
         Option(
             "dataset",
             "NAME_OR_DIR",
-            "a dataset with all of its versions, or the directory of datasets or of one version; default: all of "
-            "--data_dir",
+            "name of a dataset (shows all versions), or the directory of datasets or of one version; default: all"
+            " datasets in --data_dir",
             value_is_optional=True,
         ),
         DATA_DIR,
         STORAGE_OPTIONS,
-        Option("--port", "N", "default 8420; 0 for any free one", type=whole_number, default=8420),
+        Option(
+            "--port", "N", "port to listen on; default: 8420; 0 means any free port", type=whole_number, default=8420
+        ),
         Option(
             "--host",
             "HOST",
-            "the address to listen on; default 127.0.0.1. Another one asks for a token, which the printed URL has",
+            "address to listen on; default: 127.0.0.1. For any other address a token is required, which the "
+            "printed URL contains",
             default="127.0.0.1",
         ),
-        Flag("--token", "ask for a token on 127.0.0.1 as well, if other people use this machine"),
+        Flag("--token", "require a token on 127.0.0.1 too, for machines that other people use"),
     ),
 )
 
