@@ -152,7 +152,7 @@ def instead_of_option(command: str, option: str, value: str | None, options: Col
         fits = only in ("", command) and (required_option is None or required_option[0] in options)
         if fits and name in names.split(" | "):
             row = Row((), (), f"`{replacement}" if only or text.startswith("`") else text)
-            return _sentence(row, {} if value is None else {"value": repr(value)})
+            return _sentence(row, {"command": repr(command)} | ({} if value is None else {"value": repr(value)}))
     return ""
 
 
@@ -192,6 +192,33 @@ def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
         return object.__getattribute__(self, name)  # raises what it raised before
 
     return __getattr__
+
+
+def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
+    """Returns a `__getitem__` that raises a TypeError with the code to write, for classes without items.
+
+    Args:
+        receiver: the key in `ATTRIBUTES`, whose table has a row for `__getitem__`.
+    """
+
+    def __getitem__(self: Any, key: object) -> Any:
+        """Raises a TypeError."""
+        row = _table(receiver)["__getitem__"]
+        fields = {receiver: receiver, **dict.fromkeys(row.fields, shown(key))}
+        raise TypeError(f"{type(self).__name__} has no items, such as {shown(key)}. {_sentence(row, fields)}")
+
+    return __getitem__
+
+
+def advised_len(receiver: str) -> Callable[[Any], int]:
+    """Returns a `__len__` that raises a TypeError with the code to write; the class needs a `__bool__`, too."""
+
+    def __len__(self: Any) -> int:
+        """Raises a TypeError."""
+        row = _table(receiver)["__len__"]
+        raise TypeError(f"{type(self).__name__} has no len(). {_sentence(row, {receiver: receiver})}")
+
+    return __len__
 
 
 def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -34,15 +34,18 @@ _RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
 DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------ Hugging Face datasets: properties
     "num_rows | num_samples | size | count | count_rows | cardinality | nrows | epoch_size": "`len({ds})`",
-    "num_columns": "`len({ds}.features)`",
+    "num_columns | width": "`len({ds}.features)`",
+    "ndim": "`{ds}.features`: each feature has a shape of its own",
     "shape": "`(len({ds}), len({ds}.features))`",
     "column_names | columns | feature_names | keys": "`list({ds}.features)`",
-    "schema | dtypes | output_features | element_types | output_types | output_shapes": "`{ds}.features`",
+    "schema | lance_schema | dtypes | output_features | element_types | output_types | output_shapes": "`{ds}.features`",
     "element_spec": "`{ds}.features`; `{ds}.as_tf_dataset().element_spec` is that of tf.data",
     "info": "`bd.load(..., with_info=True)`, or `bd.builder(name).info`",
     "builder_name": "`bd.builder(name).name`",
     "config_name": "`bd.builder(name).config_name`",
     "version": "`bd.builder(name).version`",
+    "versions | list_versions": "`beam-datasets list --versions`",
+    "checkout(version) | checkout_version(version) | at_version(version)": "`bd.load(name, split='train', version={version:'1.0.0'})`",
     "fingerprint": "`bd.builder(name).digest`, which identifies the published version",
     "citation | description | homepage | license | dataset_size | download_size | supervised_keys": _INFO,
     "size_in_bytes": "`bd.builder(name).info.dataset_size`",
@@ -61,6 +64,7 @@ DATASET: Mapping[str, str] = {
         "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
     ),
     "rename_columns(column_mapping)": "`{ds}.map(lambda e: {{({column_mapping}).get(name, name): e[name] for name in e}})`",
+    "add_columns(transforms)": "`{ds}.map(lambda e: {{**e, 'name': value}})` for {transforms:new features}",
     "add_column(name, column) | with_column(name, column) | assign(name) | with_columns(name)": "`{ds}.map(lambda e: {{**e, {name}: value}})`",
     "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
     "cast(features) | align_labels_with_mapping(label2id) | class_encode_column(column) | flatten": _IN_MAP,
@@ -68,7 +72,9 @@ DATASET: Mapping[str, str] = {
     "unique(column)": "`{{e[{column}] for e in {ds}}}`; `beam-datasets stats NAME` counts values",
     "column(name)": "`[e[{name}] for e in {ds}]`",
     # ---------------------------------------------------------------------- Hugging Face datasets: examples and order
-    "select(indices) | subset(indices) | take_indices(indices)": "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset",
+    "select(indices) | subset(indices) | take_indices(indices)": (
+        "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset; `{ds}.filter(function)` selects by a condition"
+    ),
     "sort(column_names) | sort_values(by)": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
     "train_test_split(test_size)": (
         "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `'train[100:]'` and `'train[:100]'` for a number of examples: "
@@ -133,6 +139,7 @@ DATASET: Mapping[str, str] = {
     "to_grain_dataset | as_grain_dataset | as_grain": "`grain.MapDataset.source({ds}.as_grain_source())`",
     "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
     "as_dataframe": "`bd.as_dataframe({ds})`",
+    "to_reader | to_record_batch_reader | record_batch_reader": "`pyarrow.RecordBatchReader.from_stream({ds})`",
     "to_table | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
     "to_dict": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`",
     "to_list | collect | to_pylist": "`list({ds})`",
@@ -147,7 +154,12 @@ DATASET: Mapping[str, str] = {
     "labels | classes | class_names | label_names | names | num_classes | int2str | str2int | class_to_idx": (
         "`{ds}.features['label'].names`; a ClassLabel also has `num_classes`, `int2str` and `str2int`"
     ),
-    "targets | y": "`[e['label'] for e in {ds}]`",
+    "targets | y | y_train | y_test": "`[e['label'] for e in {ds}]`",
+    "X | x | x_train | x_test | inputs": "`next(iter({ds}.batch(len({ds}))))`, a dict with an array of each feature",
+    "train | test | validation | val | dev": "`bd.load(name, split='{name}')`: `{ds}` is of one split, or of a slice",
+    "as_supervised": "`bd.load(..., as_supervised=True)`",
+    "unshuffle": "`{ds}` before `shuffle()`",
+    "trim(length) | trim_and_pad_dataset(length) | pad_to(length)": "`{ds}.batch(32, pad_length={length:128})`, or `{ds}.map(function)`",
     "next": "`next(iter({ds}))`",
     "to(device) | cuda(device) | to_device(device) | device": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
     "pin_memory | collate_fn | worker_init_fn | batch_sampler | persistent_workers": _TORCH_LOADER
@@ -174,7 +186,7 @@ DATASET: Mapping[str, str] = {
     "from_generator(generator) | from_list(mapping) | from_dict(mapping) | from_tensor_slices(tensors) | from_tensors"
     " | from_pandas(df) | from_polars(df) | from_spark(df) | from_sql(sql) | from_file | from_buffer | range | random"
     " | counter | source(source)": _BUILDER,
-    "add_faiss_index | add_elasticsearch_index | add_faiss_index_from_external_arrays | drop_index | get_index"
+    "create_index | create_scalar_index | create_vector_index | nearest | list_indices | add_faiss_index | add_elasticsearch_index | add_faiss_index_from_external_arrays | drop_index | get_index"
     " | get_nearest_examples | get_nearest_examples_batch | is_index_initialized | list_indexes"
     " | load_elasticsearch_index | load_faiss_index | save_faiss_index | search | search_batch": _INDEX,
     # --------------------------------------------------------------------------------------------------------- tf.data
@@ -188,7 +200,8 @@ DATASET: Mapping[str, str] = {
         "`bd.load(..., split='train+test')`; `bd.mix({{{ds}: len({ds}), {dataset:other}: len({dataset:other})}})` mixes"
     ),
     "choose_from_datasets | sample_from_datasets | rejection_resample | resample_streams": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
-    "enumerate(start) | map_with_index(transform)": "`enumerate({ds}, {start:0})`",
+    "enumerate(start)": "`enumerate({ds}, {start:0})`",
+    "map_with_index(transform)": "`({transform:function}(i, e) for i, e in enumerate({ds}))`",
     "get_single_element": "`{ds}[0]`",
     "ignore_errors": "`beam-datasets verify NAME --repair`; a damaged record is an error that names it",
     "interleave | parallel_interleave": (
@@ -214,9 +227,9 @@ DATASET: Mapping[str, str] = {
     "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
     "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
     "rename | rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
-    "with_epoch(nsamples)": "`{ds}.repeat().take({nsamples:1000})`",
+    "with_epoch(nsamples, nbatches)": "`{ds}.repeat().take({nsamples:{nbatches:1000}})`",
     "with_length(n)": "`len({ds})`, which is known",
-    "rsample(p) | sample(n) | choice(n) | random_sample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "rsample(p) | sample(n) | choice(n) | random_sample(p) | subsample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
     "xdecode": "`bd.load(..., decoders={{'image': decoder}})`",
     "log_keys": "`list({ds}.features)`",
     "append | stage | compose | invoke": "`{ds}.map(function)` or `function({ds})`; `bd.append(name, source)` appends examples",
@@ -241,6 +254,8 @@ DATASET: Mapping[str, str] = {
     "groupby(by) | group_by(by)": "`{ds}.to_pandas().groupby({by:'label'})`",
     "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'label = 1'})`",
     "iterrows | itertuples | to_iter | items | values": "`for example in {ds}`",
+    "delete(predicate) | delete_where(predicate)": "`bd.materialize(..., where={predicate:'label = 1'})`, whose condition is that of the examples to keep; `beam-datasets append NAME --delete FILE` deletes keys",
+    "insert(data) | update(values) | upsert(data) | merge_insert(on) | merge_columns(data)": "`bd.append(name, source)`, which publishes a version with more or corrected examples: a published one never changes",
     "drop(columns) | exclude(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
     "drop_duplicates | dedup": "`beam-datasets build --ignore_duplicates`; keys are unique within a split",
     "apply_map | transform(function)": "`{ds}.map({function:function})`",
@@ -267,6 +282,7 @@ STREAM: Mapping[str, str] = {
 """The names for which a `Stream` has another text than a Dataset."""
 
 ITERATOR: Mapping[str, str] = {
+    "__getitem__(position)": "`next({iterator})`, or `ds[{position:0}]` of the dataset",
     "get_next | next | get | read | take_one": "`next({iterator})`",
     "has_next | is_exhausted | done | at_end": "`next({iterator}, None)`, which is None at the end",
     "peek | lookahead": "`next(ds.iterate(state={iterator}.get_state()))`",
@@ -288,6 +304,8 @@ ITERATOR: Mapping[str, str] = {
 }
 
 BUILDER: Mapping[str, str] = {
+    "__getitem__(split)": "`{builder}.as_dataset({split:'train'})`",
+    "__len__": "`len({builder}.as_dataset('train'))`, or `{builder}.info.splits.total_num_examples`",
     "download_and_prepare | build": "`beam-datasets build MODULE_OR_FILE`, or the builder's class: this version is published",
     "as_streaming_dataset": "`{builder}.as_dataset('train')`, which reads a store as needed",
     "data_path | pkg_dir_path | data_dir_root": "`{builder}.dataset_dir`",
@@ -303,6 +321,49 @@ BUILDER: Mapping[str, str] = {
     "metadata | num_examples | num_classes | supervised_keys | dataset_size": "`{builder}.info`, such as `{builder}.info.splits['train'].num_examples`",
     "VERSION | SUPPORTED_VERSIONS": "`{builder}.version`",
     "RELEASE_NOTES | BUILDER_CONFIGS | MANUAL_DOWNLOAD_INSTRUCTIONS": "the builder's class: a published version has none",
+}
+
+TORCH_DATASET: Mapping[str, str] = {
+    "__getitem__(index)": "`as_torch(map_style=True)[{index:0}]`, or `ds[{index:0}]` of the dataset; a DataLoader reads this one in order",
+    "batch(batch_size) | padded_batch(batch_size)": "`ds.{name}({batch_size:32}).as_torch()`, with `DataLoader(..., batch_size=None)`",
+    "map(function) | filter(function) | flat_map(function) | with_transform(function) | set_transform(function)": (
+        "`ds.map({function:function}).as_torch()`: operations come before `as_torch()`"
+    ),
+    "shuffle(seed)": "`ds.shuffle(seed={seed:0}).as_torch()`: operations come before `as_torch()`",
+    "skip(count) | take(count) | repeat(count)": "`ds.{name}({count:2}).as_torch()`: operations come before `as_torch()`",
+    "pack(max_length) | chunk(max_length)": "`ds.{name}({max_length:512}, ['tokens']).as_torch()`: operations come before `as_torch()`",
+    "shard(index) | split_by_node": "`ds.as_torch(rank=0, num_ranks=2)`, or `ds.as_torch()`, which finds ranks and workers itself",
+    "features | dataset | column_names | info": "`ds`, the dataset before `as_torch()`, such as `ds.features`",
+    "size | num_rows | num_samples | length": "`len(ds)`, the number of examples of all ranks; `len()` of this one counts those of a rank",
+    "epoch": "`set_epoch(3)` to set it, and `state_dict()` to read it",
+    "get_state": "`state_dict()`, or torchdata's `StatefulDataLoader`",
+    "set_state(state)": "`load_state_dict({state:state})`",
+    "resume | resumption": "`load_state_dict(state)`, with a state of `state_dict()` or `state_after(examples=steps * batch_size * num_ranks)`",
+    "num_workers | batch_size | collate_fn | pin_memory | drop_last | sampler": "`torch.utils.data.DataLoader(ds.as_torch(), ...)`, whose argument it is",
+}
+
+MAP_STYLE: Mapping[str, str] = {
+    "set_epoch(epoch)": "`sampler.set_epoch({epoch:0})` of PyTorch's `DistributedSampler`: a map-style dataset is in dataset order",
+    "state_dict | load_state_dict | state_after": "`ds.as_torch()`, which has states: the order of a map-style dataset is its sampler's",
+}
+"""The names for which a map-style dataset has another text than an iterable one."""
+
+JAX_DATASET: Mapping[str, str] = {
+    "batch(batch_size) | padded_batch(batch_size)": "`ds.{name}({batch_size:32}).as_jax()`: operations come before `as_jax()`",
+    "map(function) | filter(function)": "`ds.{name}({function:function}).as_jax()`: operations come before `as_jax()`",
+    "shuffle(seed)": "`ds.shuffle(seed={seed:0}).as_jax()`: operations come before `as_jax()`",
+    "skip(count) | take(count) | repeat(count)": "`ds.{name}({count:2}).as_jax()`: operations come before `as_jax()`",
+    "features | info | dataset": "`ds`, the dataset before `as_jax()`, such as `ds.features`",
+    "set_epoch(epoch)": "`iterate(epoch={epoch:0})`; each further loop reads the next epoch",
+    "get_state | set_state | state_dict | load_state_dict": "the `get_state()` and `set_state()` of its iterator, and `iterate(state=state)`",
+}
+
+GRAIN_SOURCE: Mapping[str, str] = {
+    "batch(batch_size)": "`grain.MapDataset.source(ds.as_grain_source()).batch({batch_size:32})`",
+    "map(function) | filter(function)": "`grain.MapDataset.source(ds.as_grain_source()).{name}({function:function})`",
+    "shuffle(seed)": "`grain.MapDataset.source(ds.as_grain_source()).shuffle(seed={seed:0})`",
+    "repeat(count) | to_iter_dataset | slice | seed": "`grain.MapDataset.source(ds.as_grain_source()).{name}(...)`",
+    "features | info": "`ds`, the dataset before `as_grain_source()`, such as `ds.features`",
 }
 
 FEATURES: Mapping[str, str] = {
@@ -341,6 +402,11 @@ PACKAGE: Mapping[str, str] = {
     " | public_api | typing": _TFDS,
     "builder_cls(name)": "`bd.builder({name})`, or the class itself",
     "dataset_collection | list_dataset_collections": "`bd.load(name)` for each dataset",
+    "utils | base | python | data | inspect | arrow_dataset | lance | seqio | streaming | wds | webdataset | litdata | commands"
+    " | packaged_modules | formatting | io | SeqIO": "docs/reference/api.md, which lists the names of this package: it has no modules like those of other libraries",
+    "DatasetCollectionLoader | DatasetCollection | DatasetCollectionInfo": "`bd.load(name)` for each dataset",
+    "write_dataset(data) | write_lance(data) | write_parquet(data)": _BUILDER
+    + "; `bd.export(source, to=directory, format='parquet')` writes files of a published one",
     "folder_dataset": _FILES + " --help`, for the formats of files; `bd.adopt(pattern, features)` for TFRecord files",
     "GenerateMode": "a new version; `beam-datasets build --overwrite` replaces a published one",
     "is_dataset_on_gcs": "`bd.list_builders(data_dir)`; nothing is read from the bucket of TFDS",
@@ -539,13 +605,14 @@ PACKAGE: Mapping[str, str] = {
 }
 
 INFO: Mapping[str, str] = {
+    "__getitem__(name)": "its attributes, such as `{info}.features`, `{info}.splits` and `{info}.description`",
     "num_examples | num_rows | total_num_examples": "`{info}.splits['train'].num_examples`",
     "size_in_bytes | num_bytes | size": "`{info}.dataset_size`",
     "dataset_name | builder_name | builder": "`{info}.name`",
     "column_names | columns": "`list({info}.features)`",
     "num_shards | shard_lengths": "`{info}.splits['train'].num_shards`",
     "num_classes | names | classes | label_names": "`{info}.features['label'].names`",
-    "as_proto | from_proto | to_proto | to_dict": "`{info}.as_json`",
+    "as_proto | from_proto | to_proto | to_dict | to_json": "`{info}.as_json`",
     "read_from_directory | from_directory": "`bd.builder_from_directory(directory).info`",
     "post_processed | task_templates | post_processing_size | download_checksums | dataset_file_size": "the builder: none of it is stored",
     "train | test | num_splits": "`{info}.splits`",
@@ -598,6 +665,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "split": SPLIT,
     "split_names": SPLIT_NAMES,
     "features_dict": FEATURES_DICT,
+    "torch_dataset": TORCH_DATASET,
+    "map_style": MAP_STYLE,
+    "jax_dataset": JAX_DATASET,
+    "grain_source": GRAIN_SOURCE,
 }
 """The tables, by what the object is called in a text."""
 
@@ -631,6 +702,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "num_threads | max_workers": "`{ds}.parallel(threads={value})`",
     },
     "to_frame": {
+        "": "`{ds}.to_arrow()`, `{ds}.to_pandas()` or `{ds}.to_polars()`, whose arguments are label_names and binary",
+        "lazy": "`{ds}.to_polars().lazy()`; `pyarrow.RecordBatchReader.from_stream({ds})` reads batches as they are needed",
+        "schema": "`{ds}.to_arrow().cast({value})`",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "limit | n | nrows | rows | max_rows": "`{ds}.take({value})`, and make the table of it",
         "batch_size | batched": "`pyarrow.RecordBatchReader.from_stream({ds})`, which reads batches as they are needed",
@@ -654,14 +728,18 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "epoch": "`{ds}.shuffle(seed={seed:0}).iterate(epoch={value})`",
         "generator | rng": "`{ds}.shuffle(seed=0)`, with a number",
-        "keep_in_memory | load_from_cache_file | writer_batch_size | name": "`{ds}.shuffle(seed={seed:0})`",
+        "keep_in_memory | load_from_cache_file | writer_batch_size | name | shuffle_algo | num_canonical_nodes": "`{ds}.shuffle(seed={seed:0})`",
     },
     "repeat": {
         "": "`{ds}.repeat({first:2})`, or `{ds}.repeat()` without an end",
         "count | num_epochs | num_times | nepochs | times": "`{ds}.repeat({value})`",
         "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
     },
-    "take": {"n | size | num | limit": "`{ds}.take({value})`", "name": "`{ds}.take({count})`"},
+    "take": {
+        "indices | rows": "`{ds}[{value}]`",
+        "n | size | num | limit": "`{ds}.take({value})`",
+        "name": "`{ds}.take({count})`",
+    },
     "skip": {"n | size | num": "`{ds}.skip({value})`", "name": "`{ds}.skip({count})`"},
     "shard": {
         "num_shards | index": "`{ds}.shard({index:0}, {num_shards:{worker_index:2}})`: the worker's number, then how many there are",
@@ -689,6 +767,16 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "padded_shapes": "`{ds}.batch({batch_size:32}, pad_length=128)`, or a dict of lengths, for {value}",
         "size | batchsize | batch | n | bs": "`{ds}.batch({value})`",
     },
+    "flat_map": {
+        "": "`{ds}.flat_map({function:function})`, with a function that returns a list of items for an example",
+        "map_func | fn | func | transform": "`{ds}.flat_map({value})`",
+    },
+    "chunk": {
+        "": "`{ds}.chunk({max_length:512}, ['tokens'])`, with the names of the features to divide",
+        "chunk_size | size | length | max_len | seq_len | seq_length | block_size | chunk_length | window": "`{ds}.chunk({value}, ['tokens'])`",
+        "stride | step | overlap_size | shift": "`{ds}.chunk({max_length:512}, {features:['tokens']}, overlap=64)`: the overlap is the length without the stride, {value}",
+        "columns | column | feature | fields | keys": "`{ds}.chunk({max_length:512}, {value})`",
+    },
     "pack": {
         "": "`{ds}.pack({max_length:512}, ['tokens'])`, with the names of the features to pack",
         "seq_len | seq_length | sequence_length | length | max_len | max_seq_len | max_seq_length | context_length"
@@ -697,6 +785,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "batch_size": "`{ds}.pack({max_length:512}, ['tokens']).batch({value})`",
     },
     "iterate": {
+        "": "`{ds}.iterate(epoch={first:0})`, or `{ds}.iterate(state=state)`",
         "seed | shuffle": "`{ds}.shuffle(seed=0)`, then `iterate()`",
         "batch_size": "`{ds}.batch({value}).iterate()`",
         "start | skip | offset | step | start_index | start_step | position": "`{ds}.skip({value}).iterate()`",
@@ -706,6 +795,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "checkpoint | state_dict | resume | resume_from": "`{ds}.iterate(state={value})`",
     },
     "as_jax": {
+        "": "`{ds}.as_jax(device={first:None})`: all arguments are given by keyword: device, fill, epoch",
         "batch_size": "`{ds}.batch({value}).as_jax()`",
         "mesh | sharding | devices | num_devices | device_put | backend": (
             "`{ds}.batch(32).as_jax(device=sharding)`, with a `jax.sharding.Sharding` or a `jax.Device`"
@@ -718,6 +808,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
     },
     "as_tf_dataset": {
+        "": "`{ds}.as_tf_dataset()`: all arguments are given by keyword: output_signature, state, fill, epoch",
         "batch_size": "`{ds}.batch({value}).as_tf_dataset()`",
         "shuffle | seed | shuffle_files | buffer_size": "`{ds}.shuffle(seed=0).as_tf_dataset()`",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
@@ -788,6 +879,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "nullable | required": "`bd.features.Scalar({dtype:'int64'}, optional=True)` for a value that may be missing",
     },
     "as_torch": {
+        "": "`{ds}.as_torch()`: all arguments are given by keyword: map_style, rank, num_ranks, block, even, fill, epoch",
         "batch_size": "`DataLoader({ds}.batch({value}).as_torch(), batch_size=None)`",
         "num_workers | pin_memory | prefetch_factor | persistent_workers | collate_fn | worker_init_fn | timeout": (
             "`DataLoader({ds}.as_torch(), {argument}={value})`: it is an argument of the DataLoader"
@@ -855,6 +947,10 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "drop_remainder | drop_last": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
         "sequence_length | task_feature_lengths": "`bd.load({name}, split={split:'train'}).pack({value})`",
         "num_epochs": "`bd.load({name}, split={split:'train'}).repeat({value})`",
+        "datadir | data_directory | base_dir | base_path": "`bd.load({name}, split={split:'train'}, data_dir={value})`",
+        "batching_method | shuffle_algo | num_canonical_nodes | replication | cache_limit | validate_hash | item_loader | shardshuffle | nodesplitter | empty_check": (
+            "`bd.load({name}, split={split:'train'})`: the order does not depend on shards, caches or nodes"
+        ),
     },
 }
 
@@ -872,6 +968,7 @@ COMMANDS: Mapping[str, str] = {
         "`beam-datasets materialize {name:NAME} --source_data_dir FROM --data_dir TO`, which copies; both may be URLs. "
         "`bd.load({name:'NAME'}, data_dir='gs://bucket/data')` reads a store directly"
     ),
+    "convert_format": "`beam-datasets export NAME --format arrayrecord --to DIR`, or another format",
     "convert | to_parquet | to_json | to_csv | to_webdataset | dump | save": (
         "`beam-datasets export {name:NAME} --format parquet --to DIR`; from files, `beam-datasets build csv --name NAME "
         "--pattern FILES`, or jsonl, parquet, tfrecord"
@@ -890,9 +987,23 @@ COMMANDS: Mapping[str, str] = {
         "--features and several datasets"
     ),
     "add | update | extend | insert | upsert": "`beam-datasets append {name:NAME} --from SOURCE`",
+    "search | find | grep | sql": "`bd.load({name:'NAME'}, split='train').filter(function)`, or `find(key)`, in Python; `beam-datasets materialize "
+    "{name:NAME} --where \"label = 'cat'\" --to few` writes what fits a condition",
+    "resume | retry | restart | continue": "`beam-datasets build {name:NAME} --resume`",
+    "jobs | status | ps | cancel | kill | stop | abort | wait": "the engine's own commands, such as those of Flink; a run on this machine ends with Ctrl-C",
+    "cache | caches": "$BEAM_DATASETS_CACHE_DIR, the directory that keeps what was read of stores; it can be deleted",
+    "config | configure | set | settings": "options of the commands, and $BEAM_DATASETS_DATA_DIR, which replaces --data_dir",
+    "completion | completions | autocomplete": "docs/reference/command.md, which says how the shell completes commands: with argcomplete",
+    "upgrade | migrate": "pip, as for other packages; published datasets need no change",
+    "register | add_builder": "`beam-datasets build FILE.py`, or --imports MODULE of every command",
+    "compact | reshard | repartition | rewrite": "`beam-datasets materialize {name:NAME} --num_shards 8 --to NEW --data_dir DIR`",
+    "scrub": "`beam-datasets verify {args}`",
+    "unpublish": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory of the version",
+    "index | reindex | build_index": "`beam-datasets verify {args} --repair`, which writes missing indexes",
+    "tfds | beam_datasets | datasets_cli | streaming | litdata | hf | wds | seqio_cache_tasks": "`beam-datasets {args}`",
     "restore | rollback | revert | checkout": "`NAME:1.0.0`, an older version, where a dataset is read: it stays as it is",
     "estimate | cost | simulate | dry_run": "`beam-datasets plan {args}`",
-    "version | env | about": "`beam-datasets versions`",
+    "version | env | about | V": "`beam-datasets versions`",
     "login | logout | auth | whoami": "the environment of the store, such as $AWS_ACCESS_KEY_ID, or --storage_options JSON_FILE",
     "train | dataloader | benchmark": "`bd.load({name:'NAME'}, split='train').as_torch()` in Python",
 }
@@ -903,6 +1014,11 @@ OPTIONS: Mapping[str, str] = {
     "export: `--to {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | path | save_dir | dir | target",
     "append: `--from csv --pattern {value:FILE}`, or jsonl, parquet": "data | file | files | input | new | data_files | path",
     "append: `--from {value:SOURCE}`": "source | src | dataset | add | other",
+    "stats: `--html {value:page.html}`": "output | out | o | plot | html_file | save | page | report",
+    "materialize: `--split {value:train}`, or `--split NAME=SLICE` for each split": "splits | slice | slices | subset | s",
+    "gc: `--yes` to remove what it lists; without it nothing is removed": "dry_run | simulate | preview",
+    "verify: `beam-datasets verify NAME`, which compares all checksums": "checksums | checksum | hash | hashes",
+    "new: `--to {value:DIR}`; each builder has one form": "format | data_format | template | dir | directory | output | data_dir",
     "`--data_dir {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | target_dir | save_dir | dir"
     " | directory | root_dir | datasets_dir | cache_dir | d | base_dir | to | output_path",
     "`--pattern {value:FILES}`": "file | files | data_files | data_file | path | paths | input | inputs | input_file | i | f"
@@ -979,7 +1095,7 @@ OPTIONS: Mapping[str, str] = {
     "an option of the builder: a keyword argument of its constructor": "builder_kwargs | config_kwargs | kwargs | dataset_args",
     "the options of Beam themselves, such as `--runner FlinkRunner`": "beam_pipeline_options | pipeline_options | beam_options"
     " | beam_args | pipeline_args",
-    "the name of the dataset alone, without an option, such as `beam-datasets build {value:NAME}`": "dataset | datasets | name"
+    "the name of the dataset alone, without an option, such as `beam-datasets {command:build} {value:NAME}`": "dataset | datasets | name"
     " | builder | module | dataset_name | script | class",
 }
 

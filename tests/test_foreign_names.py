@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import copy
+import importlib
 import importlib.util
 import inspect
 import pickle
@@ -52,6 +53,8 @@ WORKS = [
     "'d' in bd.list_builders(data_dir)",
     "repr(bd.show_examples(ds, rows=2)).count('\\n') == 1",
     "repr(bd.show_examples(stream.take(1))).startswith('0: ')",
+    "repr(bd.show_examples(info, ds)) == repr(bd.show_examples(ds, info))",
+    "bool(builder)",
 ]
 
 
@@ -237,6 +240,42 @@ GUESSES = [
     ("bd.features.Tensor((2, 3), 'int8')", "all arguments are given by keyword", ...),
     ("bd.features.Scalar()", "bd.features.Scalar('int64')", ...),
     ("bd.clean_stale_shared_memory()", "Leave it out: no shared memory is left behind.", ...),
+    # items of what has none, and operations after an adapter
+    ("builder['train']", "builder.as_dataset('train')", ...),
+    ("len(builder)", "len(builder.as_dataset('train'))", 12),
+    ("[split for split in builder]", "builder.as_dataset(0)", ...),
+    ("iterator[3]", "`next(iterator)`, or `ds[3]`", ...),
+    ("info['features']", "info.features", ...),
+    ("bd.Stream(remote='s3://bucket', local='/tmp')", "bd.load(name, split='train')", ...),
+    ("bd.mix(ds)", "mix([a, b], weights=[0.7, 0.3])", ...),
+    ("ds.take(indices=[1, 2])", "ds[[1, 2]]", ...),
+    ("ds.chunk(4)", "ds.chunk(4, ['tokens'])", ...),
+    ("ds.chunk(chunk_size=4)", "ds.chunk(4, ['tokens'])", ...),
+    ("ds.chunk(4, columns=['a'])", "ds.chunk(4, ['a'])", ...),
+    ("stream.chunk(8)", "stream.chunk(8, ['tokens'])", ...),
+    ("ds.flat_map(fn=f)", "ds.flat_map(f)", ...),
+    ("ds.iterate(3)", "ds.iterate(epoch=3)", ...),
+    ("ds.to_arrow(schema=1)", "ds.to_arrow().cast(1)", ...),
+    ("ds.to_polars(lazy=True)", "ds.to_polars().lazy()", ...),
+    ("ds.as_torch(True)", "all arguments are given by keyword", ...),
+    ("ds.as_tf_dataset(worker=1)", "all arguments are given by keyword", ...),
+    ("ds.shuffle(1, shuffle_algo='py1s')", "ds.shuffle(seed=1)", ...),
+    ("ds.with_epoch(nbatches=10)", "ds.repeat().take(10)", ...),
+    ("ds.map_with_index(f)", "(f(i, e) for i, e in enumerate(ds))", ...),
+    ("ds.select(lambda e: True)", "ds.filter(function)", ...),
+    ("ds.subsample(0.1)", "split='train[:10%]'", ...),
+    ("ds.checkout(version='1.0.0')", "bd.load(name, split='train', version='1.0.0')", ...),
+    ("ds.add_columns({'a': 'b'})", "ds.map(lambda e: {**e, 'name': value})", ...),
+    ("ds.delete('id = 1')", "bd.materialize(..., where='id = 1')", ...),
+    ("ds.merge_insert('id')", "bd.append(name, source)", ...),
+    ("ds.to_reader()", "pyarrow.RecordBatchReader.from_stream(ds)", ...),
+    ("ds.train", "bd.load(name, split='train')", ...),
+    ("ds.trim(16)", "ds.batch(32, pad_length=16)", ...),
+    ("bd.load('d', datadir='dir')", "bd.load('d', split='train', data_dir='dir')", ...),
+    ("bd.load('d', batching_method='random')", "the order does not depend on shards", ...),
+    ("bd.utils.logging", "docs/reference/api.md", ...),
+    ("bd.write_dataset(ds, 'x')", "bd.DatasetBuilder", ...),
+    ("info.to_json()", "info.as_json", ...),
     # anybody
     ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("ds.head(3)", "ds[:3]", ...),
@@ -294,6 +333,14 @@ def test_a_dataset_that_names_others_by_its_features_can_be_pickled(names: dict[
     assert repr(pickle.loads(pickle.dumps(ds))) == repr(ds)
     assert not hasattr(ds.map(lambda example: example["id"]), "text_of_another")
     assert copy.copy(ds.features) == ds.features
+
+
+def test_builders_of_files_are_not_the_datasets_of_their_names(names: dict[str, Any], tmp_path: Path) -> None:
+    importlib.import_module("beam_datasets.files.csv")  # registers its builder
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="files become a dataset first, then `bd.load` reads it"):
+        bd.load("csv", data_dir=tmp_path, split="train")
+    write_dataset(tmp_path / "csv" / "1.0.0", {"train": [3]})
+    assert len(bd.load("csv", data_dir=tmp_path, split="train")) == 3
 
 
 def test_a_version_in_place_of_a_config_and_a_directory_in_place_of_a_name(names: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ _FIT_LOOPS = _paths("/pytorch/loops/fit_loop.py", "/pytorch_lightning/loops/fit_
 _EVALUATION_LOOPS = _paths("/pytorch/loops/evaluation_loop.py", "/pytorch_lightning/loops/evaluation_loop.py")
 _COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_lightning/utilities/combined_loader.py")
 _STATEFUL_LOADERS = _paths("/torchdata/stateful_dataloader/stateful_dataloader.py")
+_LOADERS = (*_STATEFUL_LOADERS, *_paths("/torch/utils/data/dataloader.py"))
 
 
 class FitLoop(NamedTuple):
@@ -52,9 +53,33 @@ def is_divided_by_caller() -> bool:
     return any(frame.f_code.co_filename.endswith(_DIVIDING_MODULES) for frame in _frames())
 
 
+def count_blocks_of_divider() -> int:
+    """Returns the number of consecutive blocks that all ranks together take in a step from one worker.
+
+    It is the number of ranks if an `IterableDatasetShard` of Accelerate or of Trainer reads: in each worker it takes a
+    batch for each rank, and gives one of them to its own rank. Otherwise it is 1.
+    """
+    for frame in _frames():
+        if frame.f_code.co_filename.endswith(_DIVIDING_MODULES):
+            shard: Any = frame.f_locals.get("self")
+            if hasattr(shard, "num_processes") and hasattr(shard, "split_batches"):
+                return 1 if shard.split_batches else int(shard.num_processes)
+    return 1
+
+
 def is_stateful_loader() -> bool:
     """Returns whether a StatefulDataLoader calls, which begins the next epoch itself after the end of one."""
     return any(frame.f_code.co_filename.endswith(_STATEFUL_LOADERS) for frame in _frames())
+
+
+def find_loader(dataset: object) -> Any:
+    """Returns the DataLoader that begins to read a dataset, or starts a worker that will; None if there is none."""
+    for frame in _frames():
+        if frame.f_code.co_filename.endswith(_LOADERS):
+            loader = frame.f_locals.get("self")
+            if getattr(loader, "dataset", None) is dataset:
+                return loader
+    return None
 
 
 def find_fit_loop() -> FitLoop | None:

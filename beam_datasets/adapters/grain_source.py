@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets.advice import advised_getattr
 from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ class ExampleSource:
         """
         dataset[:0]  # raises a TypeError if the order was changed
         self._dataset = dataset
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("grain_source")
 
     def __len__(self) -> int:
         return len(self._dataset)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureOverflowError
 from beam_datasets.extras import Self, framework
 
@@ -19,6 +21,19 @@ def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None, epoch: int
     """Returns a dataset of JAX arrays; see `Dataset.as_jax` for the arguments and errors."""
     framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
     return JaxDataset(dataset._with_filler(fill), device, dataset._first_pass(epoch))
+
+
+@functools.cache  # JAX refuses to register a class twice
+def register_tree(kind: type[dict[str, Any]]) -> None:
+    """Lets the functions of JAX for trees take a subclass of dict for a tree, as they take a dict, not for a leaf."""
+    jax = framework("jax", needed_by="a tree", name="JAX", extra="jax")
+
+    def flatten(tree: dict[str, Any]) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+        """Returns the pairs of key and value, sorted by key as those of a dict, and the keys."""
+        keys = tuple(sorted(tree))
+        return [(jax.tree_util.DictKey(key), tree[key]) for key in keys], keys
+
+    jax.tree_util.register_pytree_with_keys(kind, flatten, lambda keys, values: kind(zip(keys, values)))
 
 
 class JaxDataset:
@@ -36,6 +51,9 @@ class JaxDataset:
         self._dataset = dataset
         self._device = device
         self._next_pass = first_pass
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("jax_dataset")
 
     def __len__(self) -> int:
         return len(self._dataset)

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from beam_datasets.adapters.callers import FitLoop, find_fit_loop, is_divided_by_caller, is_stateful_loader
+from beam_datasets.adapters.callers import (
+    FitLoop,
+    count_blocks_of_divider,
+    find_fit_loop,
+    find_loader,
+    is_divided_by_caller,
+    is_stateful_loader,
+)
+from beam_datasets.advice import advised_getattr, advised_getitem
 from beam_datasets.arguments import boolean, index_of, integer, shown
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self, framework
@@ -90,6 +98,9 @@ class MapStyle:
         self._block = block
         self._parent_ranks = parent_ranks
         self._worker_dataset: Dataset | None = None  # in the process of a DataLoader worker
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("map_style", "torch_dataset")
 
     def __len__(self) -> int:
         """Returns the number of examples of all ranks together; a sampler divides them."""
@@ -178,8 +189,13 @@ class Divided:
         self._number = 0  # number of the last pass of this process
         _register_for_forks(self)
 
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("torch_dataset")
+        __getitem__ = advised_getitem("torch_dataset")
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Returns the arguments for another process, with the ranks that this process detects."""
+        self._check_loader()  # here for spawned workers, which do not see the DataLoader
         self._detach_from_parent()
         declared_ranks = self._given_ranks
         options = {
@@ -274,7 +290,9 @@ class Divided:
 
         Raises:
             StateError: the loaded state belongs to another worker.
+            ValueError: a DataLoader makes batches of one batch.
         """
+        self._check_loader()
         self._detach_from_parent()
         worker, num_workers, base_seed = _get_worker()
         ranks = self.ranks
@@ -291,6 +309,25 @@ class Divided:
         items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=base_seed is not None)
         self._current = items
         return items
+
+    def _check_loader(self) -> None:
+        """Checks the batch size of the DataLoader that begins to iterate, if the items are batches.
+
+        Its default is 1, so that an array of 8 numbers would become one of shape (1, 8). A user's collate function may
+        remove this dimension. Other sizes were chosen, but may be those of the batches once more.
+
+        Raises:
+            ValueError: it makes batches of one batch.
+        """
+        loader = find_loader(self) if self._dataset._makes_batches else None
+        if loader is None or loader.batch_size is None or loader.collate_fn is not _import_torch_data().default_collate:
+            return
+        if loader.batch_size == 1:
+            raise ValueError(
+                f"{self._dataset!r}: the dataset is in batches already, and a DataLoader with batch_size=1, its "
+                "default, would add a dimension of 1. Use DataLoader(..., batch_size=None)."
+            )
+        _warn_of_batches_of_batches(repr(self._dataset), loader.batch_size)
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
         """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""
@@ -430,7 +467,8 @@ class Divided:
         """
         begin = self._state_at_beginning(self._number) if start is None else start
         dataset = self._dataset_at_state(begin)
-        start_state, num_taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
+        block = self._block and self._block * count_blocks_of_divider()
+        start_state, num_taken, share = self._resume_share(begin, dataset, dataset._share(index, count, block))
         share_dataset = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
         return _ShareIterator(share_dataset, share, start_state, num_taken, self._even is not None, is_worker=is_worker)
 
@@ -842,6 +880,8 @@ def as_torch(
             "as_torch() of a stream: expected no fill or even, as its number of items is unknown. Give fill to "
             "batch() of the stream, and end the epoch after a number of steps that all ranks have."
         )
+    if even not in (None, "drop", "pad"):
+        raise ValueError(f"even: expected 'drop', 'pad' or None, got {shown(even)}.")
     if even is not None and block is None and dataset._steps[0].kind != "batch":
         raise ValueError(
             f"even={even!r}: expected block=, the batch_size of the DataLoader (1 for batch_size=None), or batch() "
@@ -933,6 +973,22 @@ def ranks_of_process() -> Ranks | None:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher sets them before the group is initialized
         return Ranks.of(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "from $RANK and $WORLD_SIZE")
     return None
+
+
+@functools.cache  # warns once
+def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
+    """Warns that a DataLoader makes batches of batches.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        batch_size: the batch size of the DataLoader.
+    """
+    _LOGGER.warning(
+        "%s: the dataset is in batches already, and the DataLoader makes batches of %d of them, with a dimension more. "
+        "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
+        dataset,
+        batch_size,
+    )
 
 
 def _get_worker() -> tuple[int, int, int | None]:

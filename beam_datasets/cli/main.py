@@ -186,7 +186,7 @@ def _run_command(args: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"beam_datasets {__version__}")
+    parser.add_argument("--version", "-V", action="version", version=f"beam_datasets {__version__}")
     parser.add_argument("command", metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="see COMMAND --help")
     if not args:

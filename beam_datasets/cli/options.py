@@ -215,6 +215,12 @@ class Parser(argparse.ArgumentParser):
         options = self._option_string_actions
         if "--from" in options and re.search(r"\.\w+$", text):
             return f" Files are given by --from FORMAT --pattern {shlex.quote(text)}, where FORMAT is csv, jsonl, ..."
+        if text.isdecimal() and "--count" in options:
+            return f" Did you mean '--count {text}'?"
+        if self.prog == "beam-datasets list" and not os.path.exists(text):
+            return f" Use `beam-datasets info {shlex.quote(text)}` for one dataset."
+        if self.prog == "beam-datasets diff" and re.fullmatch(r"\d+\.\d+\.\d+", text):
+            return " A version is a part of the name: `beam-datasets diff NAME:1.0.0 NAME:2.0.0`."
         is_path = "/" in text or text.startswith(".") or os.path.exists(text)
         option = "--split" if "--split" in options and not is_path else "--data_dir"
         return f" Did you mean '{option} {shlex.quote(text)}'?" if option in options and text[:1] != "-" else ""

@@ -20,7 +20,7 @@ def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: ignored; for code written for TensorFlow Datasets.
+        ds_info: ignored; for code written for TensorFlow Datasets. It may also be the first argument.
 
     Raises:
         MissingDependencyError: pandas is not installed.
@@ -38,8 +38,9 @@ def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> 
         rows: number of examples, at least 1.
     """
     count = integer("rows", rows, at_least=1)
-    first = list(itertools.islice(iter(ds), count))
-    return Examples(first, getattr(ds, "features", None), _keys_of(ds))
+    examples = ds if ds_info is None or hasattr(ds, "__iter__") else ds_info  # TensorFlow Datasets had ds_info first
+    first = list(itertools.islice(iter(examples), count))
+    return Examples(first, getattr(examples, "features", None), _keys_of(examples))
 
 
 class Examples:

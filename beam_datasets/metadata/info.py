@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from beam_datasets.advice import advised_getattr
+from beam_datasets.advice import advised_getattr, advised_getitem
 from beam_datasets.arguments import boolean, int64_of, is_unicode
 from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
@@ -353,6 +353,7 @@ class DatasetInfo(DatasetIdentity):
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("info")
+        __getitem__ = advised_getitem("info")
 
     def _repr_html_(self) -> str:
         """Returns the metadata as HTML, which notebooks show."""

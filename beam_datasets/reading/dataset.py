@@ -268,6 +268,11 @@ class Dataset(ReadPlan, Frameworks):
         return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
     @property
+    def _makes_batches(self) -> bool:
+        """Whether the items are batches, as far as this is known of the functions of users."""
+        return self._steps[0].kind == "batch"
+
+    @property
     def _examples_per_item(self) -> int:
         """Number of examples in an item: the batch size, or 1 without batches."""
         size, operation = 1, cast("Operation | None", self._operation)
@@ -331,10 +336,12 @@ class Dataset(ReadPlan, Frameworks):
         """Returns a stream of arrays of a fixed length, each with several examples; see `Stream.pack`."""
         return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
+    @names_foreign_arguments("flat_map")
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns a stream of all items that a function makes of each example (or batch); see `Stream.flat_map`."""
         return Stream(self).flat_map(function)
 
+    @names_foreign_arguments("chunk")
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
         """Returns a stream with long examples divided into chunks of at most `max_length` items; see `Stream.chunk`."""
         return Stream(self).chunk(max_length, features, overlap=overlap)

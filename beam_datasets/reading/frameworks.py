@@ -10,8 +10,8 @@ from beam_datasets.advice import advised_getattr, instead_of, missing_attribute,
 from beam_datasets.arguments import integer
 
 
-class _NamesForeign(type):
-    """Metaclass of `Frameworks`: a missing class attribute of another library is an error with its replacement."""
+class NamesForeign(type):
+    """Metaclass of `Frameworks` and `Stream`: an error names the replacement of another library's class attribute."""
 
     if not TYPE_CHECKING:
 
@@ -29,7 +29,7 @@ class _NamesForeign(type):
             return super().__call__(*args, **kwargs)
 
 
-class Frameworks(metaclass=_NamesForeign):
+class Frameworks(metaclass=NamesForeign):
     """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
 
     _has_positions = True  # adapters can divide them; a stream has no positions

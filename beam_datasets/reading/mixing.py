@@ -204,6 +204,8 @@ def _stages_of(
         TypeError: an argument has another type, or not exactly one of them gives weights.
         ValueError: the number of sources or a weight is out of range.
     """
+    if isinstance(sources, (Dataset, Stream)):
+        raise TypeError(f"mix(): expected several sources, as in mix([a, b], weights=[0.7, 0.3]), got {sources!r}.")
     items = list(sources.items() if isinstance(sources, Mapping) else sources)
     weight_arguments = [argument for argument in (weights, temperature, schedule) if argument is not None]
     if items and all(isinstance(item, (Dataset, Stream)) for item in items):

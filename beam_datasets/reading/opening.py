@@ -7,12 +7,13 @@ import functools
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
-from beam_datasets.advice import advised_getattr, names_foreign_arguments
+from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, names_foreign_arguments
 from beam_datasets.arguments import boolean, shown
 from beam_datasets.errors import (
     DatasetNotFoundError,
@@ -100,6 +101,11 @@ class ReadOnlyBuilder:
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("builder")
+        __getitem__ = advised_getitem("builder")
+        __len__ = advised_len("builder")
+
+    def __bool__(self) -> bool:
+        return True
 
     # --------------------------------------------------------------------------------------------------------- identity
 
@@ -223,8 +229,13 @@ class ReadOnlyBuilder:
             return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
         opened = map_splits(open_split, split)
-        # Batches are trees of arrays, and JAX takes an instance of a subclass of dict for a leaf.
-        return DatasetsBySplit(opened) if is_all and batch_size != -1 else opened
+        if not is_all or batch_size == -1:  # batches are trees of arrays, as JAX takes them
+            return opened
+        if "jax" in sys.modules:
+            from beam_datasets.adapters.jax_arrays import register_tree
+
+            register_tree(DatasetsBySplit)
+        return DatasetsBySplit(opened)
 
     def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
         """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""

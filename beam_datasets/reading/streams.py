@@ -36,14 +36,14 @@ from beam_datasets.reading.elements.links import (
     to_bool,
 )
 from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, decode_only
-from beam_datasets.reading.frameworks import Frameworks
+from beam_datasets.reading.frameworks import Frameworks, NamesForeign
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.iterator import StateDict
 from beam_datasets.reading.stream_checkpoint import Held, OfBase, Origin, StreamState, Unit, leaves
 
 
-class Stream:
+class Stream(metaclass=NamesForeign):
     """Examples of a `Dataset` after `filter()`, `flat_map()`, `chunk()`, `batch_by_length()` or `pack()`, or a mixture.
 
     It is immutable, as a Dataset is.
@@ -92,6 +92,16 @@ class Stream:
         return any(isinstance(link, (Grouping, Cut)) for link in self._links)
 
     @property
+    def _makes_batches(self) -> bool:
+        """Whether the items are batches, as far as this is known of the functions of users."""
+        from beam_datasets.reading.elements.grouping import ByLength
+
+        for link in reversed(self._links):
+            if isinstance(link, (Batched, ByLength, Dividing)):
+                return not isinstance(link, Dividing)
+        return bool(self._base._steps[0].kind == "batch")
+
+    @property
     def features(self) -> Any:
         """The features of the dataset's examples as they are decoded."""
         return self._base.features
@@ -115,6 +125,7 @@ class Stream:
         """Returns the stream of the items for which a function returns True; see `Dataset.filter`."""
         return self._append(Filtered(checked_function("filter", function)))
 
+    @names_foreign_arguments("flat_map")
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns the stream of all items that a function makes of each item, in order.
 
@@ -124,6 +135,7 @@ class Stream:
         """
         return self._append(FlatMapped(checked_function("flat_map", function)))
 
+    @names_foreign_arguments("chunk")
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
         """Returns the stream with long examples divided into several of at most `max_length` items.
 

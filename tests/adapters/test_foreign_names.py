@@ -134,3 +134,40 @@ def test_as_jax_cuts_no_integer(jax: Any, tmp_path: Any) -> None:
     wide = write_bare(tmp_path / "wide.tfrecord", {"n": np.int64}, [{"n": 1 << 31}])
     with pytest.raises(bd.errors.FeatureOverflowError, match="n: expected integers that fit int32.*2147483648"):
         list(wide.batch(1).as_jax())
+
+
+@pytest.mark.parametrize(
+    "call, expected",
+    [
+        (lambda ds: ds.as_torch()[3], "TypeError: Divided has no items, such as 3. Use `as_torch(map_style=True)[3]`"),
+        (lambda ds: ds.as_torch().batch(4), "ds.batch(4).as_torch()"),
+        (lambda ds: ds.as_torch().features, "such as `ds.features`"),
+        (lambda ds: ds.filter(bool).as_torch().shuffle(3), "ds.shuffle(seed=3).as_torch()"),
+        (lambda ds: ds.as_torch(map_style=True).set_epoch(1), "of PyTorch's `DistributedSampler`"),
+        (lambda ds: ds.as_torch(map_style=True).map(bool), "ds.map(bool).as_torch()"),
+        (lambda ds: ds.as_torch(even=True), "even: expected 'drop', 'pad' or None, got True"),
+        (lambda ds: ds.as_torch(even="wrap"), "even: expected 'drop', 'pad' or None, got 'wrap'"),
+    ],
+)
+def test_what_follows_as_torch(torch: Any, three: Any, call: Any, expected: str) -> None:
+    with pytest.raises((AttributeError, TypeError, ValueError)) as caught:
+        eval("call(ds)", {"call": call, "ds": three.as_dataset("train")})
+    assert expected in f"{caught.type.__name__}: {caught.value}"
+
+
+def test_what_follows_as_jax_and_as_grain_source(jax: Any, grain: Any, three: Any) -> None:
+    ds = three.as_dataset("train")
+    with pytest.raises(AttributeError, match=r"ds\.batch\(3\)\.as_jax\(\)"):
+        ds.as_jax().batch(3)
+    with pytest.raises(
+        AttributeError, match=r"grain\.MapDataset\.source\(ds\.as_grain_source\(\)\)\.shuffle\(seed=5\)"
+    ):
+        ds.as_grain_source().shuffle(5)
+
+
+def test_the_datasets_of_all_splits_are_a_tree_of_jax(jax: Any, three: Any) -> None:
+    datasets = three.as_dataset()
+    lengths = jax.tree.map(len, datasets)
+    assert lengths == {split: len(dataset) for split, dataset in datasets.items()}
+    assert jax.tree.leaves(datasets) == [datasets[split] for split in sorted(datasets)]
+    assert jax.tree.map(lambda dataset, length: length, datasets, lengths) == lengths

@@ -63,6 +63,23 @@ def test_accelerate_divides_alone(torch, tmp_path, dataset, way, num_workers):
     assert abs(len(first) - len(second)) <= 4
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("num_workers", [0, 2, 3])
+def test_batches_of_accelerate_are_those_of_the_order(torch, dataset, monkeypatch, num_workers):
+    """Whatever the number of workers is, so that `state_after(examples=...)` is where a run has stopped."""
+    accelerate = needed("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ranks = []
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        shard = accelerate.IterableDatasetShard(dataset.as_torch(block=2), 2, num_processes=2, process_index=rank)
+        loader = torch.utils.data.DataLoader(shard, batch_size=2, num_workers=num_workers)
+        ranks.append([batch["idx"].tolist() for batch in loader])
+    steps = [number for batches in zip(*ranks) for batch in batches for number in batch]
+    order = [example["idx"].item() for example in dataset]
+    assert steps[: len(order)] == order
+
+
 def test_ranks_are_shown(torch, dataset, monkeypatch):
     made = dataset.as_torch()
     assert "rank 0 of 1 (no other ranks were found)" in repr(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import multiprocessing
+import operator
 import os
 import pickle
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import beam_datasets as bd
+from beam_datasets.adapters import torch_data
 from beam_datasets.errors import FeatureValueError
 from tests.adapters.conftest import flat, ids
 from tests.processes import started
@@ -72,6 +75,45 @@ def test_batches_made_here(torch: Any, three: Any, order: list[int], loader: Any
     assert ids(batches) == batches_of(order, 4)
     assert batches[0]["idx"].dtype == torch.int64
     assert isinstance(batches[0]["name"], np.ndarray)
+
+
+@pytest.mark.parametrize("num_workers, context", [(0, None), (2, "fork"), (1, "spawn")])
+@pytest.mark.parametrize("kind", ["dataset", "mapped", "stream", "by length"])
+def test_a_batch_size_besides_that_of_the_dataset(
+    three: Any, loader: Any, kind: str, num_workers: int, context: str | None, caplog: Any
+) -> None:
+    """Of numbers a DataLoader would make arrays of shape (1, 4), without a word."""
+    only = three.as_dataset("train", decoders=bd.decode.PartialDecoding({"idx": True}))
+    dataset = {
+        "dataset": only.batch(4),
+        "mapped": only.batch(4).map(dict),
+        "stream": only.filter(bool).batch(4),
+        "by length": only.batch_by_length([50], [4, 4], length=operator.itemgetter("idx")),
+    }[kind].as_torch()
+    options = {"num_workers": num_workers, "multiprocessing_context": context}
+    with pytest.raises(ValueError, match=r"in batches already.*DataLoader\(\.\.\., batch_size=None\)"):
+        next(iter(loader(dataset, **options)))
+    if context == "spawn":  # which takes seconds
+        return
+    assert len(ids(loader(dataset, batch_size=None, **options))[0]) == 4
+    firsts = loader(dataset, collate_fn=operator.itemgetter(0), **options)
+    assert {len(batch) for batch in ids(firsts)} == {4, 3}
+    if num_workers == 0:  # workers log in their own processes
+        torch_data._warn_of_batches_of_batches.cache_clear()
+        assert next(iter(loader(dataset, batch_size=2)))["idx"].shape == (2, 4)
+        assert "batches of 2 of them" in caplog.text
+
+
+def test_batches_inside_of_another_dataset(torch: Any, three: Any, loader: Any) -> None:
+    class Singly(torch.utils.data.IterableDataset):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            for batch in batches:
+                yield from batch["idx"]
+
+    batches = three.as_dataset("train").batch(4).as_torch()
+    assert [len(batch) for batch in loader(Singly())] == [1] * N
+    parts = three.as_dataset("train").batch(4).filter(lambda batch: True).flat_map(lambda batch: list(batch["idx"]))
+    assert [len(batch) for batch in loader(parts.as_torch())] == [1] * N
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
