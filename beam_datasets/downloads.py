@@ -448,8 +448,9 @@ class DownloadManager:
 def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = None) -> Iterator[tuple[str, IO[bytes]]]:
     """Yields (path in the archive, open file) of the files of an archive; of a compressed file ('', open file).
 
-    Hidden files, files with a name that ends in '~' and directories are left out, and links that lead to no file of the
-    archive; of an archive that is read as a stream all links.
+    Hidden files, files with a name that ends in '~', directories, devices and pipes are left out, and links that lead
+    to no file of the archive; of an archive that is read as a stream all links. A member of a ZIP archive that is
+    encrypted is an error when it is read, so that a builder can leave it out.
 
     Args:
         path: the archive.
@@ -527,9 +528,7 @@ def _members(
                     f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked."
                 )
             if is_link and not links:
-                raise DownloadError(
-                    f"{path} has the link or device {name!r}, which is not unpacked. Use iter_archive()."
-                )
+                raise DownloadError(f"{path} has the link {name!r}, which is not unpacked. Use iter_archive().")
             if not is_link or _leads_to_member(open_member):
                 yield name, open_member
 
@@ -608,29 +607,53 @@ def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir():
-                if member.flag_bits & 1:
-                    raise DownloadError(
-                        f"{path}: expected an archive without a password, got {member.filename!r} encrypted. Unpack it "
-                        "by hand into manual_dir."
-                    )
-                if member.compress_type not in _ZIP_METHODS:
-                    raise DownloadError(
-                        f"{path}: expected members by deflate, bzip2 or LZMA, got {member.filename!r} by method "
-                        f"{member.compress_type}. Unpack it by hand into manual_dir."
-                    )
                 is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
-                yield member.filename, is_link, functools.partial(archive.open, member)
+                yield member.filename, is_link, functools.partial(_open_in_zip, path, archive, member)
+
+
+def _open_in_zip(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Opens a file of a ZIP archive; one that is encrypted, or compressed by another method, is an error when read."""
+    if member.flag_bits & 1:
+        problem = f"{path}: expected an archive without a password, got {member.filename!r} encrypted"
+    elif member.compress_type not in _ZIP_METHODS:
+        problem = (
+            f"{path}: expected members by deflate, bzip2 or LZMA, got {member.filename!r} by method "
+            f"{member.compress_type}"
+        )
+    else:
+        return archive.open(member)
+    return io.BufferedReader(_UnreadableFile(member.filename, f"{problem}. Unpack it by hand into manual_dir."))
+
+
+class _UnreadableFile(io.RawIOBase):
+    """A file of an archive that cannot be read, so that the others can."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self._problem = name, problem
+
+    def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Raises DownloadError."""
+        raise DownloadError(self._problem)
 
 
 def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
-    """Yields (name, whether it is a link or device, opener) of all but folders; detects the compression by content."""
+    """Yields (name, whether it is a link, opener) of the files and links; detects the compression by content.
+
+    Devices and pipes, which have no content, are left out with a warning.
+    """
     with path.open("rb") as file:
         codec = codec_of_content(file.read(MAX_MAGIC))
     by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
     open_compressed = by_codec.get(codec, open)
     with open_compressed(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
         for member in archive:
-            if not member.isdir():  # devices and pipes are as links that lead to no file
+            if member.isdev():
+                _LOGGER.warning("%s: the device or pipe %r is left out", path, member.name)
+            elif not member.isdir():
                 yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
         _check_end_of_tar(archive, content)
 

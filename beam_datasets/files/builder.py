@@ -80,7 +80,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
-from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, several, share_of
+from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, parse_options, several, share_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -522,6 +522,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
     published_key: str | None = None
     """The key, if it is that of the version that is appended to because none was given."""
+    published_splits: str | None = None
+    """The options that decide the splits of rows, if they are those of the version that is appended to."""
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
     _touched = Inputs()  # files of that version that have another time and no other content
     _known_files: Collection[str] = ()  # of that version, their names
@@ -614,6 +616,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if self._key is None and published_inputs.key:
             self._key = published_inputs.key.removeprefix("--key ")
             self.published_key = self._key
+        if self._given_assign is None and published_inputs.splits and not self._has_files_of_splits:
+            pattern = next(iter(self._patterns.values()))
+            self._given_assign = assignment_of_options(published_inputs.splits, pattern)
+            self._split_options = self.published_splits = published_inputs.splits
         published_inputs.check_options(Inputs({}, {}, *self._row_options))
         self._known_files = published_inputs.files.keys()
         old = {name: file for name, file in self._named_files() if name in published_inputs.files}
@@ -1140,6 +1146,27 @@ def as_options(
     options += [("--stratify", stratify)] if stratify else []
     options += [("--splits", f"{name}={value}") for name, values in splits.items() for value in several(values)]
     return shlex.join(word for option in options for word in option)
+
+
+def assignment_of_options(options: str, pattern: Patterns) -> Assignment | None:
+    """Returns the assignment of options as `as_options` returns them; see `assignment`.
+
+    >>> assignment_of_options("--stratify kind --splits train=80% --splits test=20%", "data/*").names
+    ('train', 'test')
+    """
+    ways: dict[str, str] = {}
+    others: dict[str, str] = {}
+    splits: dict[str, list[str]] = {}
+    for name, value in parse_options(options):
+        key, _, rest = value.partition("=")
+        if name == "splits":
+            splits.setdefault(key, []).append(rest)
+        elif name == "split_by":
+            ways[key] = rest
+        else:
+            others[name] = value
+    values = {name: each[0] if len(each) == 1 else each for name, each in splits.items()}
+    return assignment(values, str(pattern), SplitBy(**ways) if ways else None, **others)
 
 
 def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:

@@ -336,7 +336,22 @@ _PROGRAMS = {
     "/beam_datasets/cli/__main__.py": "beam-datasets",
     "/beam_datasets/beam/main.py": "python -m beam_datasets.beam.main",
 }
-_SECRETS = ("secret", "access_key", "token", "password", "credential", "storage_options", "--storage")
+_SECRETS = (
+    "secret",
+    "access_key",
+    "account_key",
+    "api_key",
+    "apikey",
+    "private_key",
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "authorization",
+    "credential",
+    "storage_options",
+    "--storage",
+)
 
 
 @dataclass(frozen=True)
@@ -400,8 +415,9 @@ def fingerprint(builder: Any) -> dict[str, str]:
     """Returns {name: text} of everything that affects the encoded bytes of a builder's units.
 
     The names are `beam_datasets`, `python`, `library <name>` (versions), `features`, `code of <module>` (digests),
-    `disable_shuffling`, and `argument <name>` of the builder (texts of their values; of one such as `api_token` only a
-    digest, because resume.json stays on the disk if the run is killed). Paths are left out.
+    `disable_shuffling`, and `argument <name>` of the builder (texts of their values; of one such as `api_token`, and of
+    an entry such as `{"api_token": ...}`, only a digest, because resume.json stays on the disk if the run is killed).
+    Paths are left out.
     """
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
@@ -463,38 +479,52 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
 def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values.
 
-    A text of more than `_MAX_TEXT` characters is cut, and one with the password of a URL lacks it; both end with the
-    digest of the whole text.
+    A text of more than `_MAX_TEXT` characters is cut, and one with the password of a URL, or with a value whose name is
+    that of a credential, lacks it; both end with the digest of the whole text.
 
     >>> _describe_value({"a": [1, "x"], "b": {2, 1}})
     "{'a': [1, 'x'], 'b': {1, 2}}"
+    >>> _describe_value([{"api_token": "123"}])
+    "[{'api_token': ***}]... c22a2ee0260a62fe"
     """
     plain = _describe_contents(value)
-    text = without_passwords(plain)
+    text = without_passwords(_describe_contents(value, with_secrets=False))
     if text == plain and len(plain) <= _MAX_TEXT:
         return plain
     return f"{text[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
-def _describe_contents(value: Any) -> str:
+def _describe_contents(value: Any, *, with_secrets: bool = True) -> str:
     """Returns a text for the value and its contents, such as "Point(x=1)" for a dataclass.
 
     The text of another object contains the digest of its pickle; if it cannot be pickled, the text differs from every
     other.
+
+    Args:
+        value: the value.
+        with_secrets: whether values whose names are those of credentials are described, in place of "***". A name is
+            the key of a dict, the name of a field, or the first item of a pair, as of headers of HTTP.
     """
+
+    def describe(content: Any, name: Any = None) -> str:
+        """Returns the text of a part of the value; of one without a name if that is None."""
+        if not with_secrets and isinstance(name, str) and _is_secret(name):
+            return "***"
+        return _describe_contents(content, with_secrets=with_secrets)
+
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
-    if isinstance(value, dict):
-        return (
-            f"{{{', '.join(f'{_describe_contents(key)}: {_describe_contents(item)}' for key, item in value.items())}}}"
-        )
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{describe(key)}: {describe(item, key)}' for key, item in value.items())}}}"
     if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(_describe_contents, value)))}}}"
+        return f"{{{', '.join(sorted(map(describe, value)))}}}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_describe_contents, value))}]"
+        if len(value) == 2:
+            return f"[{describe(value[0])}, {describe(value[1], value[0])}]"
+        return f"[{', '.join(map(describe, value))}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = (
-            f"{field.name}={_describe_contents(getattr(value, field.name, None))}"
+            f"{field.name}={describe(getattr(value, field.name, None), field.name)}"
             for field in dataclasses.fields(value)
         )
         return f"{type(value).__name__}({', '.join(fields)})"

@@ -28,7 +28,6 @@ MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
-_HAS_WIDE_INTEGERS = "Integers with more than 64 bits"  # the beginning of an error of pyarrow
 _DAMAGED = "The file is damaged; write it again"
 
 # Before these versions, statistics of types without a sign were wrong (PARQUET-686), and those of bytes (PARQUET-251).
@@ -71,8 +70,13 @@ class ParquetContent:
             self.num_rows: int = metadata.num_rows
             self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         except Exception as error:
-            if _HAS_WIDE_INTEGERS in str(error):
-                raise InputError(_wide_integers(stream), path=path) from error
+            if wide_columns := _wide_integers(stream):
+                raise InputError(
+                    expected="integers of up to 64 bits",
+                    got=f"a type of more, which pyarrow does not read, in the column {' or '.join(wide_columns)}",
+                    advice="Write it as text, decimal numbers or int64, in Polars by `cast(pl.String)`",
+                    path=path,
+                ) from error
             problem = _problem(stream, path, error)
             raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
         self._check()
@@ -404,18 +408,17 @@ def _num_leaves(kind: Any) -> int:
     return count
 
 
-def _wide_integers(stream: Any) -> str:
-    """Returns an error text about a file with integers of 128 bits, which names the columns that may have them.
+def _wide_integers(stream: Any) -> list[str]:
+    """Returns the columns that may have integers of 128 bits, if only the schema of Arrow is why a file does not open.
 
     Polars writes them as 16 bytes, and their type in the schema of Arrow only, which pyarrow does not read then.
     """
-    schema = _without_arrow_types(stream).metadata.schema
+    try:
+        schema = _without_arrow_types(stream).metadata.schema
+    except Exception:  # pyarrow and struct raise many classes; the file is damaged for another reason
+        return []
     columns = [schema.column(leaf) for leaf in range(len(schema))]
-    wide = [repr(each.path) for each in columns if each.length == 16 and each.logical_type.type == "NONE"]
-    return (
-        f"expected integers of up to 64 bits, got a type of more, which pyarrow does not read, in the column "
-        f"{' or '.join(wide)}. Write it as text, decimal numbers or int64, in Polars by `cast(pl.String)`"
-    )
+    return [repr(each.path) for each in columns if each.length == 16 and each.logical_type.type == "NONE"]
 
 
 def _problem(stream: Any, path: str, error: Exception) -> str:

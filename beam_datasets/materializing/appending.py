@@ -809,6 +809,8 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
     changed = builder.only_new(published_inputs, take_changed=take_changed, **comparing)
     if builder.published_key:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
+    if builder.published_splits:
+        notes.append(f"new rows are split as those of {parent.version}: {builder.published_splits}")
     if changed:
         way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")

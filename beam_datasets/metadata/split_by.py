@@ -103,7 +103,7 @@ def meaning_of(options: str) -> Any:
     """
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
-    for name, value in _parse_options(options):
+    for name, value in parse_options(options):
         key, _, column = value.partition("=")
         if name == "splits":
             splits.setdefault(key, []).append(column)
@@ -123,12 +123,12 @@ def meaning_of(options: str) -> Any:
     return ways, meaning
 
 
-def _parse_options(text: str) -> Iterator[tuple[str, str]]:
+def parse_options(text: str) -> Iterator[tuple[str, str]]:
     """Yields name and value of each option of a text, whose values may be quoted as in a shell.
 
     Values were not quoted by earlier versions of the library: the words up to the next option are one value.
 
-    >>> list(_parse_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
+    >>> list(parse_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
     [('split_by', 'column=part'), ('splits', 'train=x --y'), ('splits', 'test=a b')]
     """
     try:

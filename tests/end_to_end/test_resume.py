@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 import os
 import random
@@ -318,12 +319,23 @@ def test_arguments_of_any_kind_are_compared(tmp_path, paths, one, other):
     assert of(threading.Lock()) != of(threading.Lock())  # of which nobody knows whether it is the same
 
 
+@dataclasses.dataclass
+class Login:
+    """Credentials, as an argument of a builder."""
+
+    password: str
+    user: str = "me"
+
+
 @pytest.mark.parametrize(
     "name, one, other",
     [
         ("url", "http://me:SECRET-1@host/x", "http://me:SECRET-2@host/x"),
         ("_api_token", "SECRET-1", "SECRET-2"),
         ("storage_options", {"key": "SECRET-1"}, {"key": "SECRET-2"}),
+        ("options", {"s3": [{"apiToken": "SECRET-1", "region": "eu"}]}, {"s3": [{"apiToken": "SECRET-2"}]}),
+        ("client", Login(password="SECRET-1"), Login(password="SECRET-2")),
+        ("headers", [("Authorization", "SECRET-1")], [("Authorization", "SECRET-2")]),
     ],
 )
 def test_arguments_are_compared_without_their_secrets(tmp_path, paths, name, one, other):

@@ -70,6 +70,41 @@ def test_the_key_is_that_of_the_published_version(tmp_path, capsys, given):
     assert sorted((row["id"].decode(), float(row["n"])) for row in rows) == [("a", 1.0), ("b", 2.0), ("c", 3.0)]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"splits": {"train": "60%", "test": "40%"}},
+        {"splits": {"train": "60%", "test": "40%"}, "split_by": SplitBy(group="n")},
+        {"splits": {"train": "60%", "test": "40%"}, "stratify": "n"},
+        {"split_by": SplitBy(time="n"), "train_until": "7"},
+        {"splits": {"a": ["0", "1"], "b": "2"}, "split_by": SplitBy(column="kind", missing="b")},
+    ],
+)
+def test_splits_are_those_of_the_published_version(tmp_path, options):
+    """As if all rows had been built at once."""
+
+    def rows(first):
+        return [f"k{n},{n % 12},{n % 3}" for n in range(first, first + 12)]
+
+    def built(name, **given):
+        return Csv(name=name, pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path, **given)
+
+    csv(tmp_path / "logs", "1.csv", "id,n,kind", *rows(0))
+    built("ds", key="id", **options).build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n,kind", *rows(12))
+    with pytest.warns(
+        UserWarning, match=r"the key of the new rows|new rows are split as those of 1\.0\.0: --"
+    ) as notes:
+        appended = bd.append("ds", built("ds"), data_dir=tmp_path)
+    assert len(notes) == 2
+    at_once = built("once", key="id", **options).build(num_workers=1)
+    splits = bd.builder_from_directory(at_once).info.splits
+    assert set(bd.builder_from_directory(appended).info.splits) == set(splits)
+    for split in splits:
+        keys = [sorted(row["id"] for row in rows_of(each, split)) for each in (appended, at_once)]
+        assert keys[0] == keys[1] != []
+
+
 def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     logs = tmp_path / "logs"
 
@@ -433,7 +468,6 @@ def test_a_split_without_new_rows_stays(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "got"),
     [
-        ({"splits": None, "split_by": None}, "--key id. "),
         ({"splits": {"test": "50%", "train": "50%"}}, "--key id --split_by group=user --splits test=50%"),
         ({"splits": {"train": "60%", "test": "40%"}}, "--key id --split_by group=user --splits train=60%"),
         ({"split_by": SplitBy(group="id")}, "--key id --split_by group=id"),
