@@ -204,7 +204,11 @@ _WAV_PLAIN = {(1, 2): "<i2", (1, 4): "<i4", (3, 4): "<f4", (3, 8): "<f8"}  # (ta
 # Tag -> possible bits per sample.
 _WAV_BITS = {1: range(1, 33), 3: (32, 64), 6: (8,), 7: (8,)}
 _WAV_CODECS = {2: "MS ADPCM", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0x161: "WMA", 0xFF: "AAC"}
-_EXTENSIBLE = 0xFFFE  # the tag is in the extension of the chunk `fmt `
+_EXTENSIBLE = 0xFFFE  # the tag is in the extension of the chunk `fmt `, as the first part of a GUID
+_GUIDS = {  # the rest of it: of plain samples, and of ambisonic B-format
+    (0x0000, 0x0010, bytes.fromhex("800000aa00389b71")),
+    (0x0721, 0x11D3, bytes.fromhex("8644c8c1ca000000")),
+}
 
 
 def _wav(data: bytes, start: int) -> Layout:
@@ -248,7 +252,9 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
     tag, channels, rate, _, align, bits = struct.unpack_from(f"{order}HHIIHH", header)
     valid_bits = bits
     if tag == _EXTENSIBLE:
-        valid_bits, tag = struct.unpack_from(f"{order}H4xI", header, 18)
+        valid_bits, tag, *guid = struct.unpack_from(f"{order}H4xIHH8s", header, 18)
+        if tuple(guid) not in _GUIDS:
+            raise InputError(expected="a kind of samples that is known", got=repr(header[24:40]), advice=CONVERT)
     if tag not in _WAV_TAGS:
         description = _WAV_CODECS.get(tag, f"the format {tag:#06x}")
         raise InputError(expected=f"a WAV of {', '.join(_WAV_TAGS.values())}", got=description, advice=CONVERT)

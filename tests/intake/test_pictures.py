@@ -123,6 +123,16 @@ def test_heic():
     assert read_picture(heic(several)).num_frames == 2
 
 
+def test_a_decoder_that_imagecodecs_lacks(monkeypatch):
+    def without(data):
+        raise imagecodecs.DelayedImportError("jpegxl_decode")
+
+    data = imagecodecs.jpegxl_encode(BYTES, lossless=True)
+    monkeypatch.setattr(imagecodecs, "jpegxl_decode", without)
+    with pytest.raises(InputError, match="^this installation of imagecodecs does not read JPEG XL; convert it to PNG"):
+        read_picture(data)
+
+
 def test_heic_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(InputError, match=r"HEIC needs pillow-heif: pip install .*\[heif\]'?; or convert it to PNG"):

@@ -54,6 +54,21 @@ def problem_of(data):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("part", range(4, 16))
+def test_the_kind_of_samples_is_the_whole_guid(part):
+    data = bytearray(encoded(NOISE, "WAVEX", "PCM_16"))
+    guid = data.index(bytes.fromhex("800000aa00389b71")) - 8
+    data[guid + part] ^= 1
+    assert problem_of(bytes(data)).startswith("expected a kind of samples that is known, got b'")
+
+
+def test_ambisonic_samples_are_plain():
+    data = encoded(NOISE, "WAVEX", "PCM_16")
+    plain, ambisonic = (bytes.fromhex(text) for text in ("00001000800000aa00389b71", "2107d3118644c8c1ca000000"))
+    assert plain in data
+    assert np.array_equal(read_sound(data.replace(plain, ambisonic)).samples, NOISE)
+
+
 @pytest.mark.parametrize("form, subtype", WHOLE)
 @pytest.mark.parametrize("channels", [1, 2])
 def test_samples_are_those_of_soundfile(form, subtype, channels):
