@@ -203,7 +203,15 @@ class Audio(Leaf):
         return self.shape[1] if len(self.shape) == 2 else 1
 
     def _convert_samples(self, sound: Sound, path: str) -> NDArray[Any]:
-        """Returns the samples of a sound file in the dtype and shape of the feature; other channels are mixed."""
+        """Returns the samples of a sound file in the dtype and shape of the feature; other channels are mixed.
+
+        Args:
+            sound: the decoded file.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureValueError: floats do not fit an integer dtype, or the number of channels or samples is another one.
+        """
         samples, channels = sound.samples, self._channels
         if samples.dtype.kind == "f" and self.dtype.kind in "biu":
             raise FeatureValueError(
@@ -223,7 +231,12 @@ class Audio(Leaf):
         return samples
 
     def _decode(self, data: bytes, path: str) -> NDArray[Any]:
-        """Returns the samples of a stored sound file. Its rate is not checked, as other datasets declare any rate."""
+        """Returns the samples of a stored sound file. Its rate is not checked, as other datasets declare any rate.
+
+        Args:
+            data: the stored file.
+            path: the feature, for errors.
+        """
         try:
             sound = read_sound(data)
         except InputError as error:

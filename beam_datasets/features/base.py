@@ -316,6 +316,10 @@ class FeatureConnector(abc.ABC):
     def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeatureConnector:
         """Returns the feature with decoders in place of the features in it, which only a dict or a sequence has.
 
+        Args:
+            decoders: {name of a feature inside: decoder}.
+            path: the feature, for errors.
+
         Raises:
             ValueError: this feature contains no features.
         """

@@ -84,6 +84,9 @@ class BBoxFeature(Leaf):
     def _checker(self, path: str) -> Callable[[Any], list[Any]]:
         """Returns the function that validates a box and converts it to a list of its four numbers.
 
+        Args:
+            path: the feature, for errors.
+
         Raises:
             FeatureTypeError: the returned function raises it if the value does not contain numbers, or is masked.
             FeatureValueError: the returned function raises it if the numbers do not fit `bbox_format`.

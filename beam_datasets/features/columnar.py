@@ -717,12 +717,12 @@ def _split_lists(column: Any, kind: int) -> list[Any]:
     """
     stored, counts = column
     is_bytes = kind == KINDS["bytes"]
-    joined = stored if is_bytes else _parse_numbers(stored, kind)
+    all_values = stored if is_bytes else _parse_numbers(stored, kind)
     if len(counts) == _SIZE_OF_COUNT:
-        return [joined] if counts[-1] < _SIGN else [None]
+        return [all_values] if counts[-1] < _SIGN else [None]
     lengths = np.frombuffer(counts, np.int64)
     ends = lengths.clip(0).cumsum().tolist()
-    lists: list[Any] = [joined[start:stop] for start, stop in zip([0, *ends], ends)]
+    lists: list[Any] = [all_values[start:stop] for start, stop in zip([0, *ends], ends)]
     lists = lists if is_bytes else [numbers.copy() for numbers in lists]
     for i in np.flatnonzero(lengths < 0).tolist():
         lists[i] = None

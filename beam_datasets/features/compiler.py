@@ -89,7 +89,10 @@ def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> F
 
 
 def _to_example_features(feature: Any) -> FeatureConnector:
-    """Returns the connector of an example: a FeaturesDict or a Sequence of dicts, as the lists of a record need names.
+    """Returns the connector of whole examples: a FeaturesDict, or a Sequence of dicts, whose features have names.
+
+    Args:
+        feature: a connector, or a dict of features, as `to_feature` takes it.
 
     Raises:
         FeatureValueError: the argument means another feature.

@@ -176,6 +176,9 @@ class UnknownFeature(Leaf):
     def _raise_unknown(self, path: str) -> NoReturn:
         """Raises the error for encoding or decoding: how to register the class, or to leave the feature out.
 
+        Args:
+            path: the feature, for errors.
+
         Raises:
             FeatureTypeError: always.
         """

@@ -222,7 +222,11 @@ class Decoded(Wrapped):
         raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
 
     def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a stored form to the decoded value; TensorFlow tensors are converted to NumPy."""
+        """Returns the function from a stored form to the decoded value; TensorFlow tensors are converted to NumPy.
+
+        Args:
+            path: the feature, for errors.
+        """
         decoder, feature = self.function, self.feature
 
         def decode(stored: Any) -> Any:

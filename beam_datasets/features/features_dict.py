@@ -141,7 +141,12 @@ class FeaturesDict(FeatureConnector):
         raise ValueError(f"{argument}{location} names {unknown}; the features are {sorted(self)}.{hint}")
 
     def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeaturesDict:
-        """Returns the dict with decoders in place of connectors, by name; see `with_decoders`."""
+        """Returns the dict with decoders in place of connectors, by name; see `with_decoders`.
+
+        Args:
+            decoders: {name of a feature inside: decoder}.
+            path: the feature, for errors.
+        """
         self.check_names(decoders, path, "decoders")
         return self.with_features(
             {name: child.with_decoders(decoders.get(name), join(path, name)) for name, child in self.items()}

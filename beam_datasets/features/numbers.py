@@ -53,7 +53,12 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
 
 
 def check_unmasked(array: Any, path: str) -> None:
-    """Raises FeatureTypeError for an array with masked items, as the values under the mask would be stored."""
+    """Raises FeatureTypeError for an array with masked items, as the values under the mask would be stored.
+
+    Args:
+        array: an array of NumPy.
+        path: the feature, for errors.
+    """
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise FeatureTypeError(
             "expected an array without masked items. Replace them first by .filled(...)", feature=path

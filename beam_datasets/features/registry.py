@@ -86,7 +86,7 @@ def build_connector(kind: Any, content: Json, from_json: FromJson) -> Any:
 
 
 def _has_class_suffix(name: str, other: str) -> bool:
-    """Returns whether a class name is `other` with more packages before it; `__main__` stands for any module.
+    """Returns whether a class name ends with the name `other`, after a dot; `__main__` stands for any module.
 
     >>> _has_class_suffix("project.money.Money", "money.Money"), _has_class_suffix("money.Money", "__main__.Money")
     (True, True)

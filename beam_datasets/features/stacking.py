@@ -124,7 +124,9 @@ def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[
         return lambda given: replace(given, nest)
     items = nest.items() if isinstance(nest, dict) else enumerate(nest)
     parts = [
-        (key, part) for key, subtree in items if (part := _build_replacer(subtree, replace)) is not return_unchanged
+        (key, replace_child)
+        for key, subtree in items
+        if (replace_child := _build_replacer(subtree, replace)) is not return_unchanged
     ]
     if not parts:
         return return_unchanged
@@ -132,7 +134,7 @@ def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[
     def replace_values(example: Any) -> Any:
         """Returns an example with replaced values, if it has the structure of the nest."""
         if isinstance(example, dict) and isinstance(nest, dict):
-            return {**example, **{key: part(example[key]) for key, part in parts if key in example}}
+            return {**example, **{key: replace_child(example[key]) for key, replace_child in parts if key in example}}
         if isinstance(example, tuple) and isinstance(nest, tuple) and len(example) == len(nest):
             replacers = dict(parts)
             return tuple([replacers[i](value) if i in replacers else value for i, value in enumerate(example)])
@@ -167,11 +169,11 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
     if isinstance(fill, Mapping):
         for name, value in fill.items():
             path = record_name(name, feature.decoded()) if isinstance(name, str) and feature is not None else name
-            named = leaves.get(path)
-            if isinstance(named, ClassLabel):
-                labels[path] = _call_for_fill(array_maker(named.dtype, (), path), value)[()]
-            elif isinstance(named, Tensor):
-                values[path] = _call_for_fill(_convert_fill, named, value, path)
+            fill_feature = leaves.get(path)
+            if isinstance(fill_feature, ClassLabel):
+                labels[path] = _call_for_fill(array_maker(fill_feature.dtype, (), path), value)[()]
+            elif isinstance(fill_feature, Tensor):
+                values[path] = _call_for_fill(_convert_fill, fill_feature, value, path)
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
@@ -180,13 +182,13 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
-        wanted = {path: leaf for path, leaf in fixed.items() if kind == _fill_kind(leaf)}
-        if not wanted:
+        selected = {path: leaf for path, leaf in fixed.items() if kind == _fill_kind(leaf)}
+        if not selected:
             raise ValueError(
                 f"fill={fill!r} fits no feature that may be missing. {_list_optional(fixed)}. To pad with it, give "
                 f"pad_value={fill!r}."
             )
-        for path, leaf in wanted.items():
+        for path, leaf in selected.items():
             values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
     return Fill(values, labels, feature=feature)
 
@@ -544,6 +546,10 @@ def _stack_array_likes(values: Sequence[Any], pad: bool | Padding, path: str) ->
 
 def _to_array(value: Any, path: str) -> NDArray[Any]:
     """Returns a value as an array of numbers, or of objects that are all str or all bytes.
+
+    Args:
+        value: the value, such as nested lists of numbers, a text, or a tensor of a framework.
+        path: the name of the feature, for errors; '' for the whole examples.
 
     Raises:
         FeatureValueError: the value cannot be converted to such an array.

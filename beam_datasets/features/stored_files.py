@@ -128,7 +128,9 @@ def to_column_features(feature: Any) -> Any:
 
 
 def select_stored(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
-    """Returns the features reduced to some paths, with bytes in place of files; None if no feature is left.
+    """Returns the features reduced to some paths, in which images and sounds are the bytes of their files.
+
+    Other features are unchanged; a Sequence of a dict becomes a dict of sequences. None if no feature is left.
 
     Args:
         feature: a tree of features.

@@ -146,7 +146,11 @@ class Tensor(Leaf):
             check_number_dtype(self.dtype, path)
 
     def codec(self, path: str) -> Codec:
-        """Returns the conversion between values and the list of the record: of numbers, strings, or bytes of arrays."""
+        """Returns the conversion between values and the list in the record: numbers, strings, or arrays as bytes.
+
+        Args:
+            path: the feature, for errors.
+        """
         if self.dtype == STRING:
             return raw.string_codec(self.shape, path, as_str=self.as_str)
         if self.encoding is not Encoding.NONE:
@@ -249,6 +253,9 @@ class DynamicTensor(Wrapped):
     def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from an array to {'shape': its shape, 'value': its bytes}.
 
+        Args:
+            path: the feature, for errors.
+
         Raises:
             FeatureValueError: the Tensor has no encoding.
         """
@@ -274,7 +281,11 @@ class DynamicTensor(Wrapped):
         return raw.build_empty_items(self.tensor.shape, self.tensor.dtype)
 
     def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from {'shape': lengths, 'value': bytes} to the array."""
+        """Returns the function from {'shape': lengths, 'value': bytes} to the array.
+
+        Args:
+            path: the feature, for errors.
+        """
         tensor = self.tensor
         compress = tensor.encoding is Encoding.ZLIB
 

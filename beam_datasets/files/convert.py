@@ -226,7 +226,12 @@ _PARSERS: dict[str, Convert] = {
 
 
 def missing_problem(field: Field, path: str) -> str:
-    """Returns the problem of a value that is missing, and what to do."""
+    """Returns the problem of a value that is missing, and what to do.
+
+    Args:
+        field: the field whose value is missing.
+        path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
+    """
     drop = advice(path.replace("[]", ""), "drop")
     outer, is_inside, _ = path.partition("[]")
     text = f"{advice(outer, 'string')} stores the list as JSON text"
@@ -302,7 +307,12 @@ def _integer_converter(kind: str) -> Convert:
 
 
 def _float(field: Field, path: str) -> Convert:
-    """Returns the converter of numbers; rejects those that the type does not hold exactly; a given float32 rounds."""
+    """Returns the converter of numbers; rejects those that the type does not hold exactly; a given float32 rounds.
+
+    Args:
+        field: a field of floats.
+        path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
+    """
     packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
     keeps = partial(survives, kind=field.kind)
 
@@ -375,7 +385,12 @@ def _label_converter(field: Field) -> Convert:
 
 
 def _index(field: Field, path: str) -> Convert:
-    """Returns the function that accepts only the indices of labels, and -1 for no label."""
+    """Returns the function that accepts only the indices of labels, and -1 for no label.
+
+    Args:
+        field: a field of labels that are given as indices.
+        path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
+    """
     count = field.labels if isinstance(field.labels, int) else len(field.labels or ())
 
     def convert(value: Any) -> int:

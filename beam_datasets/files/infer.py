@@ -119,7 +119,11 @@ class Guess:
             guess.add(value, location, kind_of, depth)
 
     def values_at(self, path: str) -> set[str]:
-        """Returns the values of field a/b that could be labels, also of the objects in list a."""
+        """Returns the values of field a/b that could be labels, also of the objects in list a.
+
+        Args:
+            path: path of the field, such as `a/b`.
+        """
         if self.item is not None and not self.fields:
             return self.item.values_at(path)
         if not path:
@@ -242,7 +246,12 @@ class Inference:
         return replace(field, problem=f"{path!r}{location_note}: {missing_problem(field, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
-        """Returns the field of the items of a list; if no list has an item, a field with a `problem`."""
+        """Returns the field of the items of a list; if no list has an item, a field with a `problem`.
+
+        Args:
+            guess: the values of the field, which are lists.
+            path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
+        """
         if not guess.seen:
             return Field(
                 UNKNOWN, problem=f"{path!r}: every list is empty, so the type of its items is unknown; {_hint(path)}"
@@ -250,7 +259,12 @@ class Inference:
         return self._field(guess, f"{path}[]", guess.count("missing"), False, True)
 
     def _kind(self, guess: Guess, path: str) -> str:
-        """Returns the kind of field that holds all values; UNKNOWN if none does."""
+        """Returns the kind of field that holds all values; UNKNOWN if none does.
+
+        Args:
+            guess: the values of the field.
+            path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
+        """
         kinds = set(guess.seen) - {"missing"}
         if self.skip_bad and not self.is_text:
             majority = _majority(guess)

@@ -248,9 +248,9 @@ class DatasetInfo(DatasetIdentity):
         ]
         restored = {name: getattr(published, name) for name in open_here}
         if self.features is not None and published.features is not None:
-            label_files, named = self.features.label_files(), published.features.label_files()
-            if named.keys() - label_files.keys():
-                restored["features"] = self.features.load_labels({**named, **dict.fromkeys(label_files)}.get)
+            label_files, published_files = self.features.label_files(), published.features.label_files()
+            if published_files.keys() - label_files.keys():
+                restored["features"] = self.features.load_labels({**published_files, **dict.fromkeys(label_files)}.get)
         return self.replace(**restored, splits=published.splits, file_format=published.file_format)
 
     @property
@@ -364,8 +364,8 @@ class DatasetInfo(DatasetIdentity):
     def __repr__(self) -> str:
         names = "full_name description homepage data_dir file_format dataset_size features supervised_keys "
         names += "disable_shuffling splits citation license"
-        shown = {name: getattr(self, name) for name in names.split()} | {"splits": dict(self.splits)}
-        lines = [f"    {name}={textwrap.indent(repr(value), '    ').lstrip()}," for name, value in shown.items()]
+        values = {name: getattr(self, name) for name in names.split()} | {"splits": dict(self.splits)}
+        lines = [f"    {name}={textwrap.indent(repr(value), '    ').lstrip()}," for name, value in values.items()]
         return "\n".join(["DatasetInfo(", *lines, ")"])
 
 
@@ -381,17 +381,17 @@ def _attributes(values: Mapping[str, Any], directory: str, count_bytes: CountByt
         MetadataError: the name or the version is missing, or supervised keys cannot be read.
         ValueError: another field is invalid.
     """
-    for needed in ("name", "version"):
-        if not values.get(needed):
-            raise MetadataError(f"field {needed!r} is missing.")
-    same = {name: values[name] for name in _SAME if values.get(name)}
-    name, version, supervised = same["name"], Version(values["version"]), values.get("supervised_keys")
-    dataset_name = str(DatasetName(name, same.get("config_name"), str(version)))
-    file_format = same.get("file_format", "tfrecord")
+    for required in ("name", "version"):
+        if not values.get(required):
+            raise MetadataError(f"field {required!r} is missing.")
+    plain_values = {name: values[name] for name in _SAME if values.get(name)}
+    name, version, supervised = plain_values["name"], Version(values["version"]), values.get("supervised_keys")
+    dataset_name = str(DatasetName(name, plain_values.get("config_name"), str(version)))
+    file_format = plain_values.get("file_format", "tfrecord")
     split_infos = [_split_info(name, file_format, directory, split) for split in values.get("splits", [])]
     return {
         "download_size": values.get("size_in_bytes", 0),
-        **same,
+        **plain_values,
         "config_tags": tuple(values.get("config_tags", ())),
         "alternative_file_formats": tuple(values.get("alternative_file_formats", ())),
         "version": version,
@@ -574,8 +574,8 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, other_words))
 
 
-def _parse_value(schema: Any, value: Any, where: str) -> Any:
-    """Validates a JSON value against a schema and converts it to Python; errors name the path `where`.
+def _parse_value(schema: Any, value: Any, field_path: str) -> Any:
+    """Validates a JSON value against a schema and converts it to Python; errors name the path `field_path`.
 
     Raises:
         MetadataError: the value has a wrong type or an unknown field, or UTF-8 cannot express a string.
@@ -583,34 +583,37 @@ def _parse_value(schema: Any, value: Any, where: str) -> Any:
     if schema == [int] and (numbers := _integers(value)) is not None:
         return numbers
     if isinstance(schema, list):
-        return [_parse_value(schema[0], item, f"{where}[{i}]") for i, item in enumerate(_of_type(list, value, where))]
+        return [
+            _parse_value(schema[0], item, f"{field_path}[{i}]")
+            for i, item in enumerate(_of_type(list, value, field_path))
+        ]
     if schema is object:
-        return _of_type(dict, value, where)
+        return _of_type(dict, value, field_path)
     if isinstance(schema, dict):
-        content: dict[str, Any] = _of_type(dict, value, where)
+        content: dict[str, Any] = _of_type(dict, value, field_path)
         if "*" not in schema:
-            return _read_message(schema, content, where)
-        keys = [_parse_value(str, key, f"a key of {where}") for key in content]
-        return {key: _parse_value(schema["*"], content[key], f"{where}.{key}") for key in keys}
+            return _read_message(schema, content, field_path)
+        keys = [_parse_value(str, key, f"a key of {field_path}") for key in content]
+        return {key: _parse_value(schema["*"], content[key], f"{field_path}.{key}") for key in keys}
     if schema is int:
         number = int64_of(value)
         if number is None:
-            raise _field_error(where, value, _EXPECTED[int])
+            raise _field_error(field_path, value, _EXPECTED[int])
         return number
     if schema is str and type(value) is str and not is_unicode(value):
         raise MetadataError(
-            f"field {where!r} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express."
+            f"field {field_path!r} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express."
         )
-    return _of_type(schema, value, where)
+    return _of_type(schema, value, field_path)
 
 
-def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str) -> dict[str, Any]:
+def _read_message(schema: Mapping[str, Any], content: dict[str, Any], parent_path: str) -> dict[str, Any]:
     """Returns the fields of an object by their names in snake_case; fields that are null are omitted.
 
     Args:
         schema: name of a field in snake_case -> schema of its value; see `_parse_value`.
         content: the object.
-        where: path of the object, for errors; '' for the top level.
+        parent_path: path of the object, for errors; '' for the top level.
 
     Raises:
         MetadataError: a field is unknown, or occurs both in camelCase and in snake_case.
@@ -621,11 +624,11 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
     names = {_camel_case(name): name for name in schema}
     message: dict[str, Any] = {}
     for key, item in content.items():
-        path = f"{where}.{key}" if where else key
+        path = f"{parent_path}.{key}" if parent_path else key
         name = key if key in schema else names.get(key)
         if name is None:
-            known = ", ".join(sorted(names))
-            raise MetadataError(f"field {path!r} is unknown; known are {known}.")
+            known_names = ", ".join(sorted(names))
+            raise MetadataError(f"field {path!r} is unknown; known are {known_names}.")
         if name in message:
             raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
         if item is not None:
@@ -633,20 +636,20 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
     return message
 
 
-def _of_type(kind: Any, value: Any, where: str) -> Any:
-    """Returns a value of JSON whose class must be exactly `kind`; `where` is the path of the field for errors.
+def _of_type(kind: Any, value: Any, field_path: str) -> Any:
+    """Returns a value of JSON whose class must be exactly `kind`; `field_path` is the path of the field for errors.
 
     Raises:
         MetadataError: it has another class.
     """
     if type(value) is not kind:
-        raise _field_error(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
+        raise _field_error(field_path, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
     return value
 
 
-def _field_error(where: str, value: Any, expected: str) -> MetadataError:
+def _field_error(field_path: str, value: Any, expected: str) -> MetadataError:
     """Returns the error about a field of dataset_info.json; `expected` describes the value that it needs."""
-    return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
+    return MetadataError(f"field {field_path!r} is {value!r:.100}; needed: {expected}.")
 
 
 def _integers(value: Any) -> list[int] | None:
@@ -683,9 +686,9 @@ def _value_to_json(schema: Any, value: Any) -> Any:
     if "*" in schema:
         return {key: _value_to_json(schema["*"], item) for key, item in value.items()} or None
     # Default values are left out, except messages and the one choice of several.
-    kept = {k: v for k, v in value.items() if v or isinstance(v, Mapping) or k == "feature_key"}
-    written = {_camel_case(name): _value_to_json(schema[name], item) for name, item in kept.items()}
-    return {name: item for name, item in written.items() if item is not None}
+    non_defaults = {k: v for k, v in value.items() if v or isinstance(v, Mapping) or k == "feature_key"}
+    json_values = {_camel_case(name): _value_to_json(schema[name], item) for name, item in non_defaults.items()}
+    return {name: item for name, item in json_values.items() if item is not None}
 
 
 def read_supervised_keys(values: Mapping[str, Any]) -> SupervisedKeys:
@@ -761,8 +764,8 @@ def value_at(nest: Any, name: str) -> Any:
     """
     if "/" not in name or name in nest:
         return nest[name]
-    first, _, rest = name.partition("/")
-    return value_at(nest[first], rest)
+    first, _, inner_name = name.partition("/")
+    return value_at(nest[first], inner_name)
 
 
 def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, path: str | None = None) -> None:
@@ -782,13 +785,13 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
     if keys is None:
         return
     write_supervised_keys(keys)
-    known: Any = features.feature if isinstance(features, Sequence) else features
-    for name in names_in(keys) if isinstance(known, FeaturesDict) else ():
+    feature_tree: Any = features.feature if isinstance(features, Sequence) else features
+    for name in names_in(keys) if isinstance(feature_tree, FeaturesDict) else ():
         try:
-            value_at(known, name)
+            value_at(feature_tree, name)
         except (KeyError, TypeError):
             text = (
                 f"supervised_keys is {keys!r}, but the dataset has no feature {name!r}; the features are "
-                f"{', '.join(known) or 'none'}.{did_you_mean(name, known)}"
+                f"{', '.join(feature_tree) or 'none'}.{did_you_mean(name, feature_tree)}"
             )
             raise (ValueError(text) if path is None else MetadataError(text, path=path)) from None

@@ -206,9 +206,12 @@ class Dataset(ReadPlan, Frameworks):
         return None if mode is None else Even(mode, num_ranks * (block or 1))
 
     def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
-        """Returns a worker's share: whole blocks up to the end, or, with `even` or without a block, `Share.even`.
+        """Returns a worker's share of the items.
 
-        For the other arguments, see `shard`.
+        With `block` and without `even`, the share has blocks of this size up to the end. Otherwise it is `Share.even`:
+        the shares of two workers differ by at most one position.
+
+        For the arguments, see `shard`.
         """
         if block is not None and not even:
             return Share(worker_index, worker_count, block=block)

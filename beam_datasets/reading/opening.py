@@ -47,9 +47,9 @@ class DatasetsBySplit(dict[str, Any]):
 
     def __missing__(self, split: object) -> Any:
         """Raises a KeyError that lists the splits."""
-        known = ", ".join(map(repr, self))
+        names = ", ".join(map(repr, self))
         hint = did_you_mean(split, self)
-        raise KeyError(f"no split {shown(split)}; it has {known}.{hint} A slice is bd.load(..., split='train[:10%]')")
+        raise KeyError(f"no split {shown(split)}; it has {names}.{hint} A slice is bd.load(..., split='train[:10%]')")
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
@@ -228,14 +228,14 @@ class ReadOnlyBuilder:
                 )
             return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
-        opened = map_splits(open_split, split)
+        datasets = map_splits(open_split, split)
         if not is_all or batch_size == -1:  # batches are trees of arrays, as JAX takes them
-            return opened
+            return datasets
         if "jax" in sys.modules:
             from beam_datasets.adapters.jax_arrays import register_tree
 
             register_tree(DatasetsBySplit)
-        return DatasetsBySplit(opened)
+        return DatasetsBySplit(datasets)
 
     def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
         """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""
@@ -287,7 +287,7 @@ class ReadOnlyBuilder:
         """
         info, ordered = self.info, self.info.disable_shuffling
         selected = info.splits[split]
-        infos = [info.splits[part.splitname] for part in selected.parts]
+        infos = [info.splits[instruction.splitname] for instruction in selected.parts]
         total = sum(split_info.num_examples for split_info in infos)
         source = Source(
             self._pool,
@@ -299,14 +299,14 @@ class ReadOnlyBuilder:
         )
         ascending = [
             (rules, stop - start)
-            for part in selected.parts
-            for rules, start, stop in between(self.ascents(part.splitname), part.start, part.stop)
+            for instruction in selected.parts
+            for rules, start, stop in between(self.ascents(instruction.splitname), instruction.start, instruction.stop)
         ]
         identity = {
             "dataset": "/".join(filter(None, (info.name, info.config_name))),
             "version": str(info.version),
             "digest": self.digest,
-            "slices": [(part.splitname, part.start, part.stop) for part in selected.parts],
+            "slices": [(instruction.splitname, instruction.start, instruction.stop) for instruction in selected.parts],
             "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files, files=source.run_numbers),
         }
         return Dataset(source, steps, source=source, lookup=Lookup(source, ascending), identity=identity)
@@ -556,8 +556,8 @@ def load(
     """
     with_info = boolean("with_info", with_info)
     options = {"config": config, "version": version, **(builder_kwargs or {})}
-    opened = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
-    dataset = opened.as_dataset(
+    dataset_builder = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
+    dataset = dataset_builder.as_dataset(
         split,
         batch_size=batch_size,
         shuffle_files=shuffle_files,
@@ -566,6 +566,6 @@ def load(
         as_supervised=as_supervised,
         text=text,
     )
-    if type(opened) is not ReadOnlyBuilder and opened.requested_version is None:
-        catalog.warn_of_higher(opened, catalog.root_dir(data_dir, storage_options), stacklevel=4)
-    return (dataset, opened.info) if with_info else dataset
+    if type(dataset_builder) is not ReadOnlyBuilder and dataset_builder.requested_version is None:
+        catalog.warn_of_higher(dataset_builder, catalog.root_dir(data_dir, storage_options), stacklevel=4)
+    return (dataset, dataset_builder.info) if with_info else dataset

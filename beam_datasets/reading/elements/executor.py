@@ -69,7 +69,7 @@ def _quotas(root: Path, groups_file: Path) -> Iterator[float]:
         paths = ["", *(line.split(":", 2)[2].strip("/") for line in groups_file.read_text().splitlines())]
     except (OSError, IndexError):
         paths = [""]
-    for group in {above for path in paths for above in (root / path / "any").parents if above.is_relative_to(root)}:
+    for group in {parent for path in paths for parent in (root / path / "any").parents if parent.is_relative_to(root)}:
         for quota in (group / "cpu.max", root / "cpu" / group.relative_to(root) / "cpu.cfs_quota_us"):
             try:
                 words = quota.read_text().split()
@@ -121,7 +121,7 @@ def decode_tasks(function: Callable[[Any], Any], max_bytes: int | None = None) -
     def divide(items: Items) -> Tasks:
         """Returns (tasks, function that joins their lists of values) for the items of a block."""
         parts = [items[first : first + TASK_ITEMS] for first in range(0, len(items), TASK_ITEMS)]
-        return [partial(decode, part) for part in parts], lambda lists: list(chain.from_iterable(lists))
+        return [partial(decode, task_records) for task_records in parts], lambda lists: list(chain.from_iterable(lists))
 
     return divide
 

@@ -133,10 +133,10 @@ class Packed(Grouping):
             raise ValueError("features must name at least one feature to pack.")
         for name, length in self.lengths.items():
             integer(f"max_length of {name!r}", length, at_least=1)
-            for added in (f"{name}_segment_ids", f"{name}_positions"):
-                if added in self.lengths:
+            for new_name in (f"{name}_segment_ids", f"{name}_positions"):
+                if new_name in self.lengths:
                     raise ValueError(
-                        f"pack() adds {added!r} for {name!r}, but a packed feature has that name. Rename it."
+                        f"pack() adds {new_name!r} for {name!r}, but a packed feature has that name. Rename it."
                     )
         integer("num_bins", self.num_bins, at_least=1)
         if self.overlong not in OVERLONG:
@@ -173,13 +173,15 @@ class Packed(Grouping):
 
         Returns the complete bins: full ones, and the oldest one if there would be more than `num_bins`.
         """
-        needed = self._lengths(item[1])
-        if self.overlong == "drop" and any(map(operator.gt, needed, self.lengths.values())):
+        item_lengths = self._lengths(item[1])
+        if self.overlong == "drop" and any(map(operator.gt, item_lengths, self.lengths.values())):
             return []
         complete = []
         for target_bin in bins:
             space = target_bin.space
-            if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first comparison usually decides
+            if space[0] >= item_lengths[0] and all(
+                map(operator.ge, space, item_lengths)
+            ):  # the first comparison usually decides
                 break
         else:
             if len(bins) == self.num_bins:
@@ -187,7 +189,7 @@ class Packed(Grouping):
             target_bin = Bin(space=list(self.lengths.values()))
             bins.append(target_bin)
         target_bin.items.append(item)
-        target_bin.space = list(map(operator.sub, target_bin.space, needed))
+        target_bin.space = list(map(operator.sub, target_bin.space, item_lengths))
         if not any(target_bin.space):
             complete.append(bins.pop(next(i for i, candidate in enumerate(bins) if candidate is target_bin)))
         return complete

@@ -224,14 +224,14 @@ class Parts:
         try:
             if self._parts is None:
                 self._parts = itertools.islice(self._link.parts(self._value), self.number, None)
-            part = next(self._parts, END)
+            item = next(self._parts, END)
         except BaseException as error:
             self._parts = None
             if isinstance(error, Exception) and isinstance(self._link, FlatMapped):
                 note_value(error, "flat_map", self._value)
             raise
-        self.number += part is not END
-        return part
+        self.number += item is not END
+        return item
 
 
 def to_bool(result: Any) -> bool:

@@ -235,8 +235,8 @@ def _receive(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any
     sizes = struct.unpack_from(f"<{count}Q", memory, start)
     buffers, offset = [], 0
     for length in sizes:
-        part = memory[offset : offset + length]
-        buffers.append(part if is_one else bytearray(part))  # a view of one array would keep the memory of all others
+        view = memory[offset : offset + length]
+        buffers.append(view if is_one else bytearray(view))  # a view of one array would keep the memory of all others
         offset += length + -length % _ALIGNMENT
     return kind, pickle.loads(memory[start + 8 * count :], buffers=buffers)
 

@@ -469,11 +469,11 @@ def _looks_like_pad_value(fill: Any, features: Any) -> bool:
     return any(isinstance(shape, tuple) and None in shape and (dtype == STRING) == is_text for shape, dtype in shapes)
 
 
-def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, have_length: bool = False) -> None:
+def check_names(argument: str, names: Iterable[str], steps: tuple[Step, ...], *, have_length: bool = False) -> None:
     """Checks that features exist. Checks nothing if `map()` may have changed the features of the examples.
 
     Args:
-        what: description of the argument that names the features, for errors.
+        argument: description of the argument that names the features, for errors.
         names: names of features of the examples.
         steps: the steps that make the examples.
         have_length: whether the features must be sequences or arrays.
@@ -485,14 +485,16 @@ def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, hav
     features = None if isinstance(first, Batch) else features_of(first)
     if not isinstance(features, FeaturesDict) or not all(isinstance(step, MixedRest) for step in later_steps):
         return
-    known = [*features, *(step.key for step in later_steps if isinstance(step, MixedRest) and step.key)]
+    feature_names = [*features, *(step.key for step in later_steps if isinstance(step, MixedRest) and step.key)]
     for name in sorted(names):
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise FeatureValueError(f"{what} names feature {name!r}; there are {', '.join(known)}.{hint}")
+        if name not in feature_names:
+            hint = did_you_mean(name, feature_names)
+            raise FeatureValueError(f"{argument} names feature {name!r}; there are {', '.join(feature_names)}.{hint}")
         shape = shape_of(features[name]) if have_length and name in features else None
         if shape == () or isinstance(shape, dict):
-            raise FeatureValueError(f"{what} names feature {name!r}: expected a sequence or an array, got {shape=}.")
+            raise FeatureValueError(
+                f"{argument} names feature {name!r}: expected a sequence or an array, got {shape=}."
+            )
 
 
 def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None = None) -> tuple[Step, ...]:
