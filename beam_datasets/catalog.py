@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -75,20 +76,25 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
     Raises:
         DatasetNotFoundError: there are arguments, and no builder that could take them.
     """
-    builder = _registered.get(name)
+    builder: Any = _registered.get(name)
     if builder is None and kwargs:
         raise DatasetNotFoundError(
             f"no builder called {name!r} is registered that could take {', '.join(kwargs)}. "
             "Import the module that has it; or leave that out, to read what is published."
         )
-    if builder is not None and not kwargs:
-        if builder.__module__.startswith(f"{__package__}.files."):
-            return None  # reads the files that its arguments name
-        try:
-            inspect.signature(builder).bind(data_dir=None, config=None, version=None)
-        except TypeError:
-            return None
-    return builder
+    return None if builder is not None and not kwargs and _needs_arguments(builder) else builder
+
+
+@functools.lru_cache(maxsize=1000)
+def _needs_arguments(builder: BuilderClass) -> bool:
+    """Returns whether a builder class cannot be instantiated without arguments of its own."""
+    if builder.__module__.startswith(f"{__package__}.files."):
+        return True  # it reads the files that its arguments name
+    try:
+        inspect.signature(builder).bind(data_dir=None, config=None, version=None)
+    except TypeError:
+        return True
+    return False
 
 
 def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:

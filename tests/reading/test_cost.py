@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import inspect
 import json
 import os
 import threading
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets import features
+from beam_datasets import catalog, features
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
@@ -48,6 +49,20 @@ def test_code_opens_what_it_published_by_the_same_files(tmp_path: Path, monkeypa
     calls = Storage(monkeypatch)
     assert OpenedByCode(data_dir=tmp_path).as_dataset("train").features == tree
     assert calls.calls == [("read_bytes", f"{name}.json") for name in ("manifest", "dataset_info", "features")]
+
+
+def test_the_signature_of_code_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than to read the three files."""
+
+    class LookedAtOnce(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+    looks = []
+    signature = inspect.signature
+    monkeypatch.setattr(inspect, "signature", lambda *args: (looks.append(args), signature(*args))[1])
+    monkeypatch.setitem(catalog._registered, "looked_at_once", LookedAtOnce)
+    assert [catalog.code_of("looked_at_once", {}) for _ in range(3)] == [LookedAtOnce] * 3
+    assert looks == [(LookedAtOnce,)]
 
 
 def test_opening_compiles_no_decoder(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
