@@ -143,7 +143,7 @@ def run(args: Sequence[str]) -> int:
             for note in notes:
                 say(note)
             plan = plan_append(parent, sources, options)
-            say(_to_come(plan))
+            say(_format_plan(plan))
             if parsed.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
                 ran = f" What builds the new examples was run: {', '.join(builders)}." if builders else ""
@@ -222,8 +222,8 @@ def _shards_text(split: MergedSplit) -> str:
     return f"{split.num_shards:,}" + (f" ({len(split.shared):,} shared)" if split.shared else "")
 
 
-def _to_come(plan: AppendPlan) -> str:
-    """Returns a text about the records that are read and written, and the keys to delete."""
+def _format_plan(plan: AppendPlan) -> str:
+    """Returns the plan as text: the records that are read and written per split, and the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
     rows = [
         [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.size), _shards_text(s)]

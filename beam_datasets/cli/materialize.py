@@ -105,7 +105,7 @@ def run_materialize(args: Sequence[str]) -> int:
 
     with as_usage_errors("materialize"):
         job = _job(parsed, beam_options)
-        to_come = _to_come(job)
+        to_come = _format_plan(job)
     say(f"{job.info.display_name} -> {job.info.data_dir}")
     say(to_come)
     if parsed.dry_run:
@@ -176,7 +176,7 @@ def _parse_source(text: str) -> tuple[str, str]:
     return label, source
 
 
-def _to_come(job: Job) -> str:
+def _format_plan(job: Job) -> str:
     """Returns a table of what is read and what is written."""
     rows = [_plan_row(split, job.num_shards(split)) for split in job.splits]
     lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]

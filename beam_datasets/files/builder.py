@@ -410,11 +410,12 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     """A dataset of files.
 
     Args:
-        data_dir: where datasets are.
-        name: of the dataset; None for the format's.
-        version: of the dataset; raise it when the files have changed.
-        skip_bad: leave out, count and log what cannot be used; else the first ends the run.
-        description: of the dataset.
+        data_dir: directory of the datasets.
+        name: name of the dataset; by default the name of the file format.
+        version: version of the dataset; raise it when the files have changed.
+        skip_bad: leave out bad rows or files, count them and log them; by default the first one ends the run with an
+            error.
+        description: description of the dataset.
     """
 
     _key: str | None = None
@@ -495,20 +496,23 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     """A dataset of the rows of files; a subclass reads one format.
 
     Args:
-        pattern: path of the files of all splits; wildcards, and a folder for all below it.
-        splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
-            their keys' hash; or what `split_by` says.
-        split_by: with `pattern`, what decides the split of a row instead of its key: `group=COLUMN` keeps rows with one
-            value together, `time=COLUMN` divides by time, `column=COLUMN` names the split. In Python, a `SplitBy`.
-        train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
-        stratify: a column of labels, of each of which every split has its share.
-        features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
-        key: the column that identifies a row, or a field of an object (`user.id`); None for its file and place in it.
-        infer_rows: how many rows, spread over all files, are looked at to find the schema.
-        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
-            no orientation, and count them; apply it, which stores pixels as PNG; error.
-        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
-            first and counts them.
+        pattern: path of the files of all splits: a file, a folder, which means all files in it, or a pattern with
+            wildcards.
+        splits: split -> pattern of its files, or several patterns. With `pattern`: split -> its share of the rows
+            ("80%"), by the hash of their keys, or what `split_by` needs.
+        split_by: with `pattern`, what determines the split of a row in place of its key: `group=COLUMN` keeps rows with
+            the same value in one split, `time=COLUMN` divides by time, `column=COLUMN` takes the split's name from a
+            column. In Python, a `SplitBy`.
+        train_until: with `split_by` of a time, the first time after `train`, such as 2026-01-01.
+        stratify: a column of labels; each split gets its share of the rows of each label.
+        features: column -> type, in place of the type inferred from the files; see `beam_datasets.files.fields`.
+        key: the column that identifies a row, or a field of an object (`user.id`); by default the file and the position
+            of the row in it.
+        infer_rows: number of rows, spread over all files, from which the schema is inferred.
+        exif_orientation: what to do with images that EXIF rotates or mirrors: `keep` stores them unchanged, and readers
+            ignore the orientation; `apply` stores upright pixels as PNG; `error` fails.
+        frames: what to do with images of several frames, pages, views or sizes (GIF, TIFF, ...): `first` stores the
+            first one; `error` fails.
         common: see FilesBuilder.
     """
 

@@ -282,7 +282,7 @@ def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
         return _index(field, path) if field.is_index else _label_converter(field)
     if field.kind in ("image", "audio"):
         return image_value if image is None else lambda value: image(image_value(value), field, path)
-    return _check_bool if field.kind == "bool" else _check_text if field.exact else as_text
+    return _require_bool if field.kind == "bool" else _require_text if field.exact else as_text
 
 
 def _integer_converter(kind: str) -> Convert:
@@ -350,7 +350,7 @@ def _float(field: Field, path: str) -> Convert:
     return convert
 
 
-def _check_bool(value: Any) -> bool:
+def _require_bool(value: Any) -> bool:
     """Returns the argument if it is a bool.
 
     Raises:
@@ -442,7 +442,7 @@ def image_value(value: Any) -> Any:
     return value["bytes"]
 
 
-def _check_text(value: Any) -> str | bytes:
+def _require_text(value: Any) -> str | bytes:
     """Returns the argument if it is str or bytes.
 
     Raises:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class ImageFolder(LabeledFolder):
-    """Images in folders named after their labels; the features are `image`, `image/filename`, `label`, as of TFDS.
+    """Images in folders named after their labels; the features are `image`, `image/filename`, `label`, as in TFDS.
 
     Args:
-        image_dtype: uint8; or uint16, for images of more than 8 bits a channel, which all must have then.
-        channels: of the images: 1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha.
-        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
-            no orientation, and count them; apply it, which stores pixels as PNG; error.
-        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
-            first and counts them.
+        image_dtype: dtype of the pixels: uint8, or uint16 if all images have more than 8 bits per channel.
+        channels: number of channels of the images: 1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha.
+        exif_orientation: what to do with images that EXIF rotates or mirrors: `keep` stores them unchanged, and readers
+            ignore the orientation; `apply` stores upright pixels as PNG; `error` fails.
+        frames: what to do with images of several frames, pages, views or sizes (GIF, TIFF, ...): `first` stores the
+            first one; `error` fails.
         common: see LabeledFolder.
     """
 

@@ -39,10 +39,11 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
 
     Args:
         root: folder that contains the folders of the labels, or of the splits.
-        splits: name -> percentage ("80%"), or what `split_by` needs; only if `root` contains no folders of splits.
-        split_by: assignment of files to splits: `group=COLUMN` or `column=COLUMN`, where the column is the label or the
-            file name.
-        stratify: `label`, to divide the files of each label by the percentages.
+        splits: split -> its share of the files ("80%"), or what `split_by` needs; only if `root` has no folders of
+            splits.
+        split_by: what determines the split of a file: `group=COLUMN` or `column=COLUMN`, where the column is the label
+            or the file name.
+        stratify: `label` gives each split its share of the files of each label.
         common: arguments of FilesBuilder.
     """
 

@@ -25,8 +25,8 @@ class TextLines(RowsBuilder):
     """Lines of text files, without their line ends.
 
     Args:
-        encoding: of the text.
-        keep_blank: whether lines of white space alone are examples too.
+        encoding: encoding of the text.
+        keep_blank: whether lines that contain only white space are examples too.
         common: see RowsBuilder.
     """
 

@@ -212,7 +212,12 @@ _GUIDS = {  # the rest of it: of plain samples, and of ambisonic B-format
 
 
 def _wav(data: bytes, start: int) -> Layout:
-    """Returns the layout of a WAV or RF64 file."""
+    """Returns the layout of a WAV or RF64 file.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     order = ">" if data[start : start + 4] == b"RIFX" else "<"
     [riff] = struct.unpack_from(f"{order}I", data, start + 4)
     sizes: dict[bytes, int] = {}
@@ -286,7 +291,12 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
 
 
 def _w64(data: bytes, start: int) -> Layout:
-    """Returns the layout of a Sony Wave64 file, whose chunks have names of 16 bytes and sizes that count the header."""
+    """Returns the layout of a Sony Wave64 file, whose chunks have names of 16 bytes and sizes that count the header.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     [total] = struct.unpack_from("<Q", data, start + 16)
     _check_complete(start + total, len(data))
     position, chunks = start + 40, []
@@ -304,7 +314,12 @@ def _w64(data: bytes, start: int) -> Layout:
 
 
 def _aiff(data: bytes, start: int) -> Layout:
-    """Returns the layout of an AIFF or AIFC file."""
+    """Returns the layout of an AIFF or AIFC file.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     [total] = struct.unpack_from(">I", data, start + 4)
     chunks = list(_chunks(data, start + 12, ">", {}))
     if total > len(data) - start:
@@ -323,7 +338,12 @@ def _aiff(data: bytes, start: int) -> Layout:
 
 
 def _flac(data: bytes, start: int) -> Layout:
-    """Returns the layout of a FLAC file, from its STREAMINFO. Its frames are not followed: the decoder checks them."""
+    """Returns the layout of a FLAC file, from its STREAMINFO. Its frames are not followed: the decoder checks them.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     kind, size = data[start + 4] & 0x7F, int.from_bytes(data[start + 5 : start + 8], "big")
     if (kind, size) != (0, 34):
         raise InputError(expected="STREAMINFO at the beginning of a FLAC file", got=f"block {kind}", advice=GET_AGAIN)
@@ -355,7 +375,12 @@ def ogg_checksum(page: bytes) -> int:
 
 
 def _ogg(data: bytes, start: int) -> Layout:
-    """Returns the layout of an OGG file of one Vorbis or Opus stream, after checking all of its pages."""
+    """Returns the layout of an OGG file of one Vorbis or Opus stream, after checking all of its pages.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     position, page_number, stream, flags, first_packet = start, 0, b"", 0, b""  # stream: its serial number
     while position < len(data) and not _is_trailer(data, position):
         name, flags = struct.unpack_from("<4sxB", data, position)
@@ -447,7 +472,12 @@ class _Mp3Header:
 
 
 def _mp3(data: bytes, start: int) -> Layout:
-    """Returns the layout of an MP3 file, after following its frames up to the end of the file or to tags."""
+    """Returns the layout of an MP3 file, after following its frames up to the end of the file or to tags.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
     position, count, first = start, 0, None
     while position < len(data):
         frame = _mpeg_frame(data, position)

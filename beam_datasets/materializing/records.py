@@ -437,7 +437,7 @@ class Transform:
         return choose
 
     def _keeper(self, record_range: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
-        """Returns the function from a record and its number in the range to whether the filter keeps it.
+        """Returns the function (number in the range, record) -> whether the filter keeps the record.
 
         It is None if there is no filter. Its errors contain the file, the byte offset and the record.
         """

@@ -190,7 +190,7 @@ class DistinctValues:
         self.shown = np.concatenate([self.shown, texts])[first_indices]
 
     def _keep_sampled(self, sampled: NDArray[np.uint64], texts: NDArray[Any]) -> None:
-        """Adds occurrences to the sample, and keeps the `SAMPLE` of them with the smallest hashes.
+        """Adds occurrences to the sample, and keeps the `SAMPLE` occurrences with the smallest hashes.
 
         Args:
             sampled: hashes of the occurrences, and hashes of their values; see `DistinctValues`.
