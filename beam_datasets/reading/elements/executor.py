@@ -1,4 +1,4 @@
-"""Executor of decode tasks on threads: ahead of the reader, in order, in bounded memory, with errors in their places.
+"""Executors of decode tasks, on threads: ahead of the reader, in order, in bounded memory, with errors in their places.
 
 The work is divided into tasks of about `TASK_BYTES` of decoded values or `TASK_ITEMS` items, large enough that the
 threads seldom wait for the GIL. Tasks only decode. An item that does not decode, or would need too much memory, is
@@ -8,6 +8,7 @@ passed on as `Deferred`, and decoded when the reader takes it: so an error is ra
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -126,8 +127,21 @@ def decode_tasks(function: Callable[[Any], Any], max_bytes: int | None = None) -
     return divide
 
 
+class Executor(ABC):
+    """Applies a transform to blocks of items, ahead of the reader; `Program.run` reads its results."""
+
+    @abstractmethod
+    def run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
+        """Yields lists that contain, in the order of the items, the value of each or a `Deferred`.
+
+        It raises no error of the transform: an item that fails is a `Deferred`, which the reader transforms again, so
+        that the error is raised at its item. An error of `blocks` is raised after the values of the items before it.
+        Each call has its own threads and queue, which end with the iterator, also if it is closed early.
+        """
+
+
 @dataclass
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """Decodes blocks of items on several threads.
 
     Attributes:
@@ -148,7 +162,7 @@ class ThreadExecutor:
     _block_bytes: int = field(default=0, init=False)
 
     def run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
-        """Yields lists of decoded values, or of `Deferred`; raises an error of `blocks` after the values before it."""
+        """Yields lists of decoded values, or of `Deferred`; see `Executor.run`."""
         return replace(self)._run(blocks)  # each iterator has its own queue and measured sizes
 
     def _run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:

@@ -31,6 +31,7 @@ from beam_datasets.reading.blocks import Items, regroup
 from beam_datasets.reading.elements.executor import (
     TASK_BYTES,
     Deferred,
+    Executor,
     MakeTasks,
     Tasks,
     ThreadExecutor,
@@ -76,8 +77,8 @@ class Step(ABC):
         """Returns the number of threads to use. It is 1 if more are not faster: without large images."""
         return 1
 
-    def compile_executor(self) -> ThreadExecutor | None:
-        """Returns the executor that transforms items ahead on several threads; None if one thread is enough."""
+    def compile_executor(self) -> Executor | None:
+        """Returns the executor that transforms items ahead of the reader; None if its thread is enough."""
         threads = self.num_threads()
         return ThreadExecutor(decode_tasks(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
@@ -210,7 +211,7 @@ class Batch(Step):
     pad: bool | Padding = False
     fill: Fill = field(default_factory=Fill)
 
-    def compile_executor(self) -> ThreadExecutor | None:
+    def compile_executor(self) -> Executor | None:
         """Returns the executor that decodes the records of batches on threads; None if one thread is enough."""
         first, pad = self.steps[0], self.pad
         if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
@@ -586,13 +587,13 @@ class Program:
         decode_one: the first transform, from an item to an element.
         decode_block: the first transform, from a list of items to the list of elements; None if there is none.
         finish: the other transforms, applied to each element when it is taken; None if there are none.
-        executor: applies the first transform on threads; None if the reader's thread does.
+        executor: applies the first transform ahead of the reader; None if the reader's thread does.
     """
 
     decode_one: Function | None
     decode_block: Callable[[Items], Items] | None
     finish: Function | None
-    executor: ThreadExecutor | None = None
+    executor: Executor | None = None
 
     @classmethod
     def compile(cls, steps: tuple[Step, ...], threads: int | None = None) -> Program:
@@ -608,7 +609,7 @@ class Program:
         if threads is not None:
             make_tasks = decode_tasks(apply_all, TASK_BYTES)
             is_whole = isinstance(first, Batch)
-            executor: ThreadExecutor | None = ThreadExecutor(make_tasks, threads, is_whole=is_whole, use_for_small=True)
+            executor: Executor | None = ThreadExecutor(make_tasks, threads, is_whole=is_whole, use_for_small=True)
             finish = None
         else:
             executor = first.compile_executor()
