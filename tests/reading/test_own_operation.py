@@ -1,5 +1,6 @@
 """An operation as CONTRIBUTING.md describes one: each n-th example. It is only here."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading.index.transforms import Ints, Operation, Rearranged
+from beam_datasets.reading.index.transforms import ENDLESS, Ints, Operation, Rearranged
 from tests.cases import cases
 from tests.reading.conftest import write_dataset
 
@@ -18,7 +19,8 @@ class Every(Rearranged):
     def __init__(self, child: Operation, n: int) -> None:
         self.child = child
         self._n = n
-        super().__init__(-(-child.length // n), child.item_bytes, (*child.texts, f"every({n})"))
+        length = ENDLESS if child.length == ENDLESS else -(-child.length // n)
+        super().__init__(length, child.item_bytes, (*child.texts, f"every({n})"))
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
@@ -47,3 +49,11 @@ def test_each_nth_example(whole: Any, n: int, seed: int | None, epoch: int, read
     assert first + list(dataset.iterate(state=iterator.get_state())) == expected
     parts = [list(dataset.shard(worker, workers, block=1).iterate(epoch=epoch)) for worker in range(workers)]
     assert [sorted(part) for part in parts] == [sorted(expected[worker::workers]) for worker in range(workers)]
+
+
+def test_of_an_endless_dataset(whole: Any) -> None:
+    dataset, period = every(whole.repeat(), 3), list(whole) * 3
+    with pytest.raises(TypeError, match="endless"):
+        len(dataset)
+    assert list(itertools.islice(dataset, 100)) == period[::3]
+    assert list(itertools.islice(dataset.shard(1, 2, block=1), 50)) == period[3::6]
