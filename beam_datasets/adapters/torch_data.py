@@ -154,6 +154,7 @@ class Divided:
         process: int | None = None,
         detected_ranks: Ranks | None = None,
         fit_loop: FitLoop | None = None,
+        skips_end: bool = False,
     ) -> None:
         """Divides a dataset.
 
@@ -168,6 +169,7 @@ class Divided:
             process: the id of the process that shares the integers with its workers; None for this process.
             detected_ranks: the ranks that the parent of this DataLoader worker detected.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
+            skips_end: whether a pass of a stream that starts at the end of an epoch is that of the next one.
 
         Raises:
             TypeError: a number is not an integer.
@@ -177,6 +179,7 @@ class Divided:
         self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
         self._parent_ranks = detected_ranks
         self._parent_fit_loop = fit_loop
+        self._skips_end = skips_end
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
@@ -203,6 +206,7 @@ class Divided:
             "num_ranks": declared_ranks and declared_ranks.num_ranks,
             "detected_ranks": None if declared_ranks else detect_ranks(),
             "fit_loop": find_fit_loop(),
+            "skips_end": self._skips_end,
             "block": self._block,
             "even": self._even,
             "shared": self._shared,
@@ -711,7 +715,17 @@ class DividedStream(Divided):
         stream_state = stream._state_of(start)
         if stream_state.is_beginning:  # for any worker
             return _StreamShareIterator(stream.iterate(epoch=stream_state.epoch), is_worker)
-        return _StreamShareIterator(stream.iterate(state=start), is_worker)
+
+        def begin_next_pass() -> Any:
+            """Returns the iterator of the pass after that of the state."""
+            self._number += 1
+            self._shared[_LAST_PASS] = self._number
+            next_stream, epoch = self._dataset._divided(index, count, self._block)._in_pass(self._number)
+            return next_stream.iterate(epoch=epoch)
+
+        return _StreamShareIterator(
+            stream.iterate(state=start), is_worker, begin_next_pass if self._skips_end else None
+        )
 
     def _read_state(self, current: Any) -> dict[str, Any]:
         """Returns the state of the iterator of a worker's part of the stream."""
@@ -721,11 +735,14 @@ class DividedStream(Divided):
     def load_state_dict(self, state: State) -> None:
         """Sets the start of the next iteration, from `state_dict()` of the same worker of the same number of workers.
 
+        After a state at the end of a pass, it is the beginning of the next one.
+
         Raises:
             StateError: it is not a state of a stream with these operations. If it does not fit the worker, the next
                 iteration raises the error.
         """
         self._dataset._state_of(state)
+        self._skips_end = _get_worker()[2] is None and not is_stateful_loader()
         self._set_start(state)
 
     def state_after(
@@ -741,12 +758,27 @@ class DividedStream(Divided):
 class _StreamShareIterator(Iterator[Any]):
     """Iterator over the items of a worker's part of a stream."""
 
-    def __init__(self, iterator: Any, is_worker: bool) -> None:
+    def __init__(self, iterator: Any, is_worker: bool, begin_next_pass: Callable[[], Any] | None = None) -> None:
+        """Wraps the iterator of a stream.
+
+        Args:
+            iterator: the iterator.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+            begin_next_pass: returns the iterator to continue with if this one has no items; None to end.
+        """
         self.iterator = iterator
         self._is_worker = is_worker
+        self._begin_next_pass = begin_next_pass
 
     def __next__(self) -> Any:
-        value = next(self.iterator)
+        begin_next_pass, self._begin_next_pass = self._begin_next_pass, None
+        try:
+            value = next(self.iterator)
+        except StopIteration:
+            if begin_next_pass is None:
+                raise
+            self.iterator = begin_next_pass()
+            value = next(self.iterator)
         return wrap_for_transfer(value) if self._is_worker else value
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,28 @@ def test_a_state_after_the_end_of_a_pass(three: Any, loader: Any, batch_size: in
         dataset.load_state_dict(state)
 
 
+@pytest.mark.parametrize("num_workers, context", [(0, None), (1, "fork"), (1, "spawn")])
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_state_after_the_end_of_a_stream(
+    three: Any, loader: Any, num_workers: int, context: str | None, is_asked: bool
+) -> None:
+    """A stream finds out that it has ended when it is asked for an item, and then begins the next epoch."""
+    stream = three.as_dataset("train").shuffle(seed=5).filter(partial(is_below, 20)).batch(4)
+    dataset = stream.as_torch()
+    iterator = iter(dataset)
+    epochs = [ids(stream.iterate(epoch=epoch)) for epoch in range(3)]
+    assert [ids([next(iterator)])[0] for _ in epochs[0]] == epochs[0]
+    assert not is_asked or next(iterator, None) is None
+    resumed = stream.as_torch()
+    resumed.load_state_dict(dataset.state_dict())
+    options = {"num_workers": num_workers, "multiprocessing_context": context}
+    assert [ids(loader(resumed, batch_size=None, **options)) for _ in range(2)] == epochs[1:]
+
+
+def is_below(limit: int, example: Any) -> bool:
+    return bool(example["idx"] < limit)
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("num_workers", [2, 0])
 def test_loaders_that_read_at_the_same_time(three: Any, loader: Any, num_workers: int, persistent: bool) -> None:
@@ -300,6 +323,18 @@ def test_loaders_that_read_at_the_same_time(three: Any, loader: Any, num_workers
     got += [ids(second), ids(first)]
     assert sorted(map(expected.index, got)) == [0, 1, 2, 3, 5, 6]
     del first, second
+
+
+def test_loaders_that_begin_at_the_same_time(torch: Any, three: Any, loader: Any) -> None:
+    """Each reads one whole epoch: workers recognize those of their own DataLoader by its seed."""
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    expected = [batches_of(ids(shuffled.iterate(epoch=epoch)), 4) for epoch in range(12)]
+    for seed in range(4):
+        torch.manual_seed(seed)
+        dataset = shuffled.as_torch(block=4)
+        iterators = [iter(loader(dataset, batch_size=4, num_workers=2)) for _ in range(4)]
+        epochs = [expected.index(ids(iterator)) for iterator in iterators]
+        assert expected.index(ids(loader(dataset, batch_size=4))) == max(epochs) + 1
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
