@@ -45,19 +45,19 @@ def prism() -> list[str]:
 
 @pytest.fixture(scope="session")
 def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
+    """A Flink cluster with a server of ZooKeeper, so that a JobManager which is started again goes on with its jobs."""
     if os.environ.get("BEAM_DATASETS_FLINK") != "required":
         pytest.skip("make test-flink sets up a Flink cluster")
-    with flink_cluster.running(tmp_path_factory.mktemp("flink")) as cluster:
+    with flink_cluster.running(tmp_path_factory.mktemp("flink"), is_highly_available=True) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cluster(flink: flink_cluster.Cluster) -> flink_cluster.Cluster:
-    """The Flink cluster, with a TaskManager and a pool even if an earlier test killed one."""
-    if not flink.running("taskmanager"):
-        flink.start_task_manager()
-    if not flink.running("workers"):
-        flink.start_worker_pool()
+    """The Flink cluster, with all of its servers even if an earlier test killed one."""
+    for name in ("jobmanager", "jobs", "workers", "taskmanager"):
+        if not flink.running(name):
+            flink.restart(name)
     flink.await_task_managers(1)
     return flink
 

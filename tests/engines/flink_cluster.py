@@ -51,13 +51,13 @@ SETTINGS = {
     "env.java.opts.taskmanager": "-XX:+ExitOnOutOfMemoryError",
     "cluster.uncaught-exception-handling": "FAIL",
     # A lost TaskManager is detected after two of these, and its work is repeated on another one.
-    "heartbeat.interval": 3_000,
-    "slot.request.timeout": 10_000,
+    "heartbeat.interval": 1_000,
+    "slot.request.timeout": 5_000,
     "web.refresh-interval": 50,  # milliseconds; by default, what the cluster says of its jobs is up to 3 s old
     # All tasks that fail before the restart count as one attempt; with fixed-delay each would count.
     "restart-strategy.type": "exponential-delay",
     "restart-strategy.exponential-delay.attempts-before-reset-backoff": 3,
-    "restart-strategy.exponential-delay.initial-backoff": "10 s",
+    "restart-strategy.exponential-delay.initial-backoff": "2 s",
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
@@ -150,7 +150,8 @@ class Cluster(Servers):
         starts[name]()
         if name == "jobs":
             self.await_listening("jobs")
-        self.await_task_managers(1)
+        if self.running("taskmanager"):
+            self.await_task_managers(1)
 
     def _start_job_manager(self) -> None:
         self.spawn("jobmanager", [self._script("jobmanager"), "start-foreground", self.host])

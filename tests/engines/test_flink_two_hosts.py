@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cases import SCALE
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import NUMBERS, OPTIONS, end, run, start, version
 from tests.engines.object_stores import BUCKET, ObjectStore, use, versity_store, versitygw
@@ -63,26 +62,32 @@ def two_hosts(hidden: Path) -> Iterator[Hosts]:
         ip("netns", "delete", name)  # with its end of the link, and so the other one
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that the other host does not see."""
+    return tmp_path_factory.mktemp("here")
+
+
+@pytest.fixture(scope="module")
+def hosts(folder: Path) -> Iterator[Hosts]:
     if os.environ.get("BEAM_DATASETS_FLINK") != "required":
         pytest.skip("make test-flink sets up a Flink cluster")
     if os.getuid() or not shutil.which("ip") or not shutil.which("unshare"):
         pytest.skip("a second host needs root, and the commands ip and unshare")
-    with two_hosts(tmp_path) as hosts:
+    with two_hosts(folder) as hosts:
         yield hosts
 
 
-@pytest.fixture
-def store(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+@pytest.fixture(scope="module")
+def store(hosts: Hosts, folder: Path) -> Iterator[ObjectStore]:
     program = versitygw(build=True)
     assert program, "versitygw needs Go"
-    with versity_store(program, tmp_path, hosts.here) as store:
-        use(store, monkeypatch)
+    with versity_store(program, folder, hosts.here) as store, pytest.MonkeyPatch.context() as patch:
+        use(store, patch)
         yield store
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(hosts: Hosts, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink.Cluster]:
     """A cluster with a TaskManager and a worker pool on each host."""
     with flink.running(tmp_path_factory.mktemp("cluster"), host=hosts.here) as cluster:
@@ -103,23 +108,23 @@ def build(cluster: flink.Cluster, data_dir: str) -> list[str]:
     return ["build", NUMBERS, *OPTIONS, "--data_dir", data_dir, *options, "--parallelism=4", "--resume"]
 
 
-def test_two_hosts(cluster: flink.Cluster, store: ObjectStore, local: Path, tmp_path: Path) -> None:
-    output = run(*build(cluster, store.url))
+def test_two_hosts(cluster: flink.Cluster, store: ObjectStore, local: Path, folder: Path) -> None:
+    output = run(*build(cluster, f"{store.url}/both"))
     assert "Published in" in output
-    [folder] = tmp_path.glob(f"versity-*/{BUCKET}")
-    assert version(folder) == version(local)
+    [bucket] = folder.glob(f"versity-*/{BUCKET}")
+    assert version(bucket / "both") == version(local)
     pools = [(cluster.directory / "logs" / f"workers-{i}.out").read_text() for i in range(2)]
     assert all("worker" in text for text in pools), pools  # both have started some
 
 
-@pytest.mark.skipif(SCALE < 2, reason="BEAM_DATASETS_SCALE=2 runs it")
 def test_the_other_host_is_lost(
-    cluster: flink.Cluster, hosts: Hosts, store: ObjectStore, local: Path, tmp_path: Path
+    cluster: flink.Cluster, hosts: Hosts, store: ObjectStore, local: Path, folder: Path
 ) -> None:
-    [folder] = tmp_path.glob(f"versity-*/{BUCKET}")
-    process = start(*build(cluster, store.url))
+    [bucket] = folder.glob(f"versity-*/{BUCKET}")
+    command = build(cluster, f"{store.url}/lost")
+    process = start(*command)
     try:
-        while not any(folder.glob("numbers/incomplete.*/**/*")):
+        while not any((bucket / "lost").glob("numbers/incomplete.*/**/*")):
             assert process.poll() is None, end(process)
         cluster.kill("taskmanager")
         cluster.kill("workers")
@@ -128,5 +133,5 @@ def test_the_other_host_is_lost(
         code, output = end(process)
     if code != 0:
         assert "Traceback" not in output, output
-        run(*build(cluster, store.url))
-    assert version(folder) == version(local)
+        run(*command)
+    assert version(bucket / "lost") == version(local)

@@ -2,8 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,17 +10,10 @@ import pytest
 from beam_datasets import storage
 from tests.engines.cut_connections import Proxy, check_message
 from tests.engines.dataflow_service import STAGING, Cloud
-from tests.engines.jobs import NUMBERS, ROOT, Pool, await_staged, end, numbers, start, version
+from tests.engines.jobs import NUMBERS, Pool, await_staged, end, numbers, start, version
 from tests.servers import job_service
 
 JOB_SECONDS = 120
-# The command, with all sleeps shortened: Beam's client of Dataflow repeats a question for eight minutes.
-IMPATIENT = """
-import runpy, sys, time
-sleep = time.sleep
-time.sleep = lambda seconds: sleep(min(seconds, 0.05))
-runpy.run_module("beam_datasets.cli", run_name="__main__", alter_sys=True)
-"""
 
 
 @pytest.mark.slow
@@ -35,7 +26,7 @@ def test_a_job_service_that_cannot_be_reached(pool: Pool, local: Path, tmp_path:
     with job_service(tmp_path) as port:
         proxy = Proxy(port)
         engine = ["--runner=PortableRunner", f"--job_endpoint=localhost:{proxy.port}", "--job_name=mine"]
-        process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"))
+        process = start(*numbers(tmp_path, *engine, *pool.options, "--count=2000000"), impatient=True)
         await_staged(process, tmp_path, "**/*.block")
         if interrupted:
             process.send_signal(signal.SIGSTOP)
@@ -66,9 +57,7 @@ def on_dataflow(dataflow: Cloud, data_dir: str, *states: str | int) -> tuple[int
         "--sdk_container_image=image",
         "--no_auth",
     ]
-    command = [sys.executable, "-c", IMPATIENT, "build", NUMBERS, f"--data_dir={data_dir}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=300)
-    return done.returncode, done.stdout + done.stderr
+    return end(start("build", NUMBERS, f"--data_dir={data_dir}", *words, impatient=True))
 
 
 def staged(data_dir: str) -> list[str]:
