@@ -394,7 +394,7 @@ class BareFiles:
         """The innermost directory that all files are in or below."""
         paths = [path for files in self.splits.values() for path in files]
         parts = [storage.dirname(path).split("/") for path in paths]
-        common = posixpath.commonprefix(parts)  # which compares lists item by item, too
+        common = posixpath.commonprefix(parts)  # compares lists item by item, too
         return "/".join(common) or "/"
 
     def template(self, split: str, dataset: str, directory: str) -> str | None:

@@ -395,7 +395,7 @@ class DownloadManager:
         path = self._place(url, recorded)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
-            self._kept(path).unlink(missing_ok=True)  # what is recorded is what is there now
+            self._kept(path).unlink(missing_ok=True)  # the recorded checksum is that of the current file
         fetcher = _Fetcher(path.with_name(f".{path.name}.part"), recorded, self._settings.verify_ssl)
         try:
             pooch.retrieve(
@@ -405,14 +405,14 @@ class DownloadManager:
                 path=path.parent,
                 downloader=fetcher,
             )
-        except ValueError as error:  # what pooch raises of a hash that differs
+        except ValueError as error:  # pooch raises it if the hash differs
             if recorded is None:
                 raise
             raise DownloadError(
                 f"{url}: the file that was fetched is not the recorded one ({recorded}). If it changed on purpose, "
                 f"record its checksum by --register_checksums. {error}"
             ) from error
-        if fetcher.name and not (recorded and recorded.filename):  # its ending says how the file is unpacked
+        if fetcher.name and not (recorded and recorded.filename):  # the suffix determines how the file is unpacked
             path = path.replace(path.with_name(f"{path.name.partition('-')[0]}-{fetcher.name}"))
         return path
 
@@ -805,7 +805,7 @@ class _Fetcher:
         """
         if response.status_code in (408, 425, 429, 500, 502, 503, 504):
             raise _TryAgainError(f"status {response.status_code}", _retry_after(response))
-        if response.status_code == 416:  # what is there is not of this file any more
+        if response.status_code == 416:  # the partial file is of another version
             os.truncate(self._part, 0)
             raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
         response.raise_for_status()
@@ -833,7 +833,7 @@ class _Fetcher:
         self.name = _server_file_name(response)
         encoding = _compression(response)
         is_packed = bool(encoding)  # though not asked for
-        tag = response.headers.get("ETag", "")  # what a later request for the rest must match
+        tag = response.headers.get("ETag", "")  # a later request for the rest must match it
         self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
         length = _parse_header_number(response.headers.get("Content-Length"))
         with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
@@ -841,7 +841,7 @@ class _Fetcher:
             for piece in _unpacked(response, encoding) if is_packed else response.iter_content(_PIECE >> 4):
                 file.write(piece)
                 bar.update(len(piece))
-        came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
+        came, size = response.raw.tell(), self._part.stat().st_size  # the received bytes may have been decompressed
         total = _parse_header_number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
         for num_received, num_expected in ((came, length), (size, total)):
             if num_expected is not None and num_received != num_expected:

@@ -1029,7 +1029,7 @@ def _get_worker() -> tuple[int, int, int | None]:
     Returns:
         (0, 1, None) in a process that is not a DataLoader worker.
     """
-    torch_data = sys.modules.get("torch.utils.data")  # which a worker has
+    torch_data = sys.modules.get("torch.utils.data")  # a DataLoader worker has imported it
     info = None if torch_data is None else torch_data.get_worker_info()
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 

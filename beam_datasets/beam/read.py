@@ -86,7 +86,7 @@ class ReadDataset(beam.PTransform):
                 f"split is {split!r}; expected one expression, such as {next(iter(published.info.splits), 'train')!r}. "
                 "Apply a ReadDataset for each split."
             )
-        published.as_dataset(split, decoders=decoders)  # what does not fit is to be said here
+        published.as_dataset(split, decoders=decoders)  # raises errors of the arguments before the job starts
         split_info = published.info.splits[split]
         self._pool = published.pool
         self._runs: FileInstructions = split_info.file_instructions

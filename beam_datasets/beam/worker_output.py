@@ -94,7 +94,7 @@ class OutputReader:
         if self._file is not None:
             try:
                 self._file.close()
-            except OSError as error:  # what was flushed is there
+            except OSError as error:  # flushed output is in the file
                 self._log_problem = self._log_problem or str(error)
             if not self._num_author_lines:
                 os.remove(self._log)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
 
 _NOT_OPTIONS = ("self", "data_dir", "config", "storage_options")
-_ARGUMENT = r"^ *{}(?: \(.*?\))?: (.+(?:\n(?! *\w+(?: \(.*?\))?:).*\S.*)*)"  # its type may be in brackets
+_ARGUMENT = r"^ *{}(?: \(.*?\))?: (.+(?:\n(?! *\w+(?: \(.*?\))?:).*\S.*)*)"  # a type in brackets may follow
 _BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 _COLLECTIONS: dict[Any, Callable[[list[Any]], Any]] = {

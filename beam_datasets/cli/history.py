@@ -157,7 +157,7 @@ be asked, give the run up with --abandon RUN. Should it be alive, it fails and p
 
 def run_gc(args: Sequence[str]) -> int:
     """Prints the leftovers of killed runs, and removes them if asked to; returns 1 if one could not be removed."""
-    # what other commands take by --data_dir
+    # other commands have the option --data_dir
     parsed = GC.parse([arg.removeprefix("--data_dir=") for arg in with_underscores(args) if arg != "--data_dir"])
     if not 0 <= parsed.older_than < float("inf"):
         raise UsageError(f"--older_than is {parsed.older_than}; expected hours, 0 or more")

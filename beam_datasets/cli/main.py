@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ours = isinstance(error, (BeamDatasetsError, UsageError))
         frame = "" if ours else _foreign_frame(error)
         if debug or not (ours or frame):  # an error of this package's own code is a bug, and its traceback is needed
-            error.__suppress_context__ = False  # what a runner raised, too
+            error.__suppress_context__ = False  # also for errors of runners
             if argv is None:
                 sys.excepthook = _print_traceback
             raise

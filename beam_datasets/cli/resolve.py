@@ -96,7 +96,7 @@ def is_builder(text: str) -> bool:
     code = _CODE.fullmatch(text)
     if code is None or code["where"].endswith(".py"):
         return code is not None or text in FORMATS
-    has_class = code["kind"] is not None and "." in code["where"]  # else `name:Tag` is a dataset
+    has_class = code["kind"] is not None and "." in code["where"]  # otherwise `name:Tag` is a dataset
     return not os.path.exists(text) and (has_class or _exists(code["where"]))
 
 

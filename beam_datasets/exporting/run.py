@@ -173,7 +173,7 @@ def check_free(directory: str) -> None:
         return
     if not storage.is_dir(directory):
         raise PathExistsError(f"{directory} is a file; name a directory that is not there yet.")
-    complete = runs.is_complete(directory)  # else files on a store may be those of a run that is publishing
+    complete = runs.is_complete(directory)  # otherwise, files on a store may belong to a run that is publishing
     if complete or (not storage.is_remote(directory) and storage.list_dir(directory)):
         raise PathExistsError(
             f"{directory} exists and is not empty; nothing that is there is overwritten. Remove it, or name another."

@@ -151,7 +151,7 @@ def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
     """
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     if ends[-1] > _MAX_STRING_BYTES:
-        return pa.array(values, kind)  # which makes several arrays
+        return pa.array(values, kind)  # this makes several arrays
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
     array.validate(full=True)

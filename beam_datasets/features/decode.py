@@ -111,7 +111,7 @@ def with_str(feature: FeatureConnector) -> FeatureConnector:
     """
     if feature.is_overridden():
         return feature
-    if isinstance(feature, TranslationVariableLanguages):  # its values are those of the inner connector
+    if isinstance(feature, TranslationVariableLanguages):  # it has the values of the inner connector
         return with_str(feature.inner_connector())
     if isinstance(feature, Sequence):
         return feature.with_feature(with_str(feature.feature))

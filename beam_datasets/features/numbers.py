@@ -477,7 +477,7 @@ def _parse_text_before(
         if isinstance(value, (list, tuple)):
             return list(map(parse, value))
         if isinstance(value, (str, bytes)) and ("_" in value if isinstance(value, str) else b"_" in value):
-            raise ValueError("expected a number without '_'")  # which Python takes for a separator
+            raise ValueError("expected a number without '_'")  # Python takes it for a separator
         if isinstance(value, (str, bytes)) or (number is int and isinstance(value, (float, np.floating))):
             return number(value)
         return value

@@ -168,7 +168,7 @@ class Sequence(FeatureConnector):
             if not rank:
                 return encode_rows(rows[0], ())
             for row in rows:
-                check_unmasked(row, name)  # which are joined to an array without a mask
+                check_unmasked(row, name)  # joining them gives an array without a mask
             counts = np.array([len(row) for row in rows], np.int64)
             return encode_rows(_concatenate_rows(rows), (*lengths, counts))
 

@@ -680,7 +680,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         reader = self._rows_reader()
         for name, pattern in self._patterns.items():
             for piece in self._pieces(self._files[pattern]):
-                location: object = ""  # its line is counted when it is shown
+                location: object = ""  # the line number is computed when it is shown
 
                 def watched(piece: Any) -> Iterator[Row]:
                     """Yields the rows of a piece, and stores the place of the current row in `location`."""
@@ -826,7 +826,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             return split_by
         split_of = split_by.split_of
         if split_of is None:
-            names = sorted({value.strip() for value in self._label_values(split_by.column)} - {""})  # which is missing
+            names = sorted(
+                {value.strip() for value in self._label_values(split_by.column)} - {""}
+            )  # an empty value is missing
             if not 0 < len(names) <= MAX_FOUND_SPLITS:
                 raise InputError(
                     f"column {split_by.column!r}: expected values that name splits, got {len(names)} values in the "

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
-_DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # which Excel writes and reads as the first line
+_DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel writes and reads it as the first line
 _JSON_START = re.compile(r"\{(['\"]|\s*$)|\[(\{|\s*$)")
 _FRACTION = re.compile(r"[+-]?\d*[.]\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates

@@ -519,6 +519,6 @@ def sound_feature(sound: SoundType, *, lazy_decode: bool) -> features.Audio:
         shape=(None,) if sound.channels in (None, 1) else (None, sound.channels),
         dtype=dtype,
         sample_rate=sound.rate or None,
-        encoding="bytes" if dtype == "float64" and not lazy_decode else "none",  # else it is stored as float32
+        encoding="bytes" if dtype == "float64" and not lazy_decode else "none",  # otherwise it is stored as float32
         lazy_decode=lazy_decode,
     )

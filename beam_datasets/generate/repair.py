@@ -230,7 +230,7 @@ class _Plan:
         start = 0 if split.num_examples is None else split.starts[number]
         path = storage.join(restored_from or directory, shard)
         content, is_proved = _rebuilt_index(path, old, self._published(file), start)
-        if not is_proved and finding.kind in ("keys", "unreadable"):  # what cannot be read now may be good
+        if not is_proved and finding.kind in ("keys", "unreadable"):  # an unreadable file may be intact
             reason = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
             self._refuse(file, f"{reason}; only a good copy has them")
             return None

@@ -121,7 +121,7 @@ class ParquetContent:
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
         """Raises InputError if a column of values, which has a chunk in each row group, lacks rows or has too many."""
-        is_flat = self._file.schema.column(leaf).max_repetition_level == 0  # else a list of several is one row
+        is_flat = self._file.schema.column(leaf).max_repetition_level == 0  # otherwise a list of several is one row
         for group, (chunk, num_rows) in enumerate(zip(chunks, self.groups)):
             is_enough = chunk.num_values == num_rows if is_flat else chunk.num_values >= num_rows
             if not is_enough and not chunk.is_encrypted:

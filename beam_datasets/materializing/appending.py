@@ -582,7 +582,9 @@ def _make_lineage(
         for one in datasets
     ]
     if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
-        sources[0] = replace(sources[0], source=None)  # its own manifest has it; else appends would nest deeply
+        sources[0] = replace(
+            sources[0], source=None
+        )  # the source's manifest has it; otherwise appends would nest deeply
     splits = {}
     for name, parts in ((name, merged[name]) for name in counts):
         expression = "+".join(selected_split.expression for selected_split in parts)

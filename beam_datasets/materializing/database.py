@@ -131,7 +131,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     of bytes). Replies are pickled (None, (type, values)) or (error class, error message).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the process that asks ends then
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends this process
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # this ends the process
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests, waiting), daemon=True).start()
     database, used = None, 0

@@ -330,7 +330,7 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take]
         first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
         pivots.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
-    if at_shards:  # what comes after the last shard belongs to no shard
+    if at_shards:  # keys after the last shard belong to no shard
         upper_bound = int.from_bytes(keys[-1].tobytes(), "big") + 1
         pivots.append(np.array([min(upper_bound, 2**128 - 1).to_bytes(16, "big")], "S16"))
     return np.concatenate(pivots)
@@ -538,7 +538,7 @@ def _divide_into_shards(
         if not any(changes[first:stop]):
             unchanged.append((first, stop, shard))
     if unchanged and any(changes[unchanged[-1][1] :]) and unchanged[-1][2].num_bytes < sharding.min_shard_size:
-        unchanged.pop()  # else there would be a small shard for each day
+        unchanged.pop()  # otherwise there would be a small shard for each day
     borders, shared_shards, num_done = [0], {}, 0
     for first, stop, unchanged_shard in [*unchanged, (len(ranges), len(ranges), None)]:
         between = range_counts[num_done:first]

@@ -421,7 +421,7 @@ class Transform:
             """Returns the indices in `data` of the kept records; an error names the record that causes it."""
             try:
                 return places(data)
-            except ExpressionLimitError as error:  # which each record could need again
+            except ExpressionLimitError as error:  # single records could exceed the limit, too
                 location = _describe_record(record_range, records, first)
                 raise type(error)(f"{location}, and the {len(data) - 1} after it: {error}") from error
             except (BeamDatasetsError, FeatureError, ExampleError):

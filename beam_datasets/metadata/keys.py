@@ -29,7 +29,7 @@ SORT_KEY_SIZE = 16  # bytes
 
 Key: TypeAlias = "str | bytes | int | np.integer[Any] | np.ndarray[Any, Any]"
 
-_ZERO = 1 << 127  # what an ordered key of 0 is stored as: half of the range below it, half above
+_ZERO = 1 << 127  # the stored form of the ordered key 0, in the middle of the range
 _ACCEPTED = "str, bytes, int, a NumPy integer, or a NumPy array of one such element"
 
 

@@ -249,7 +249,7 @@ _DATASET = ("name", "config", "version", "digest", "digest_of", "source")
 MANIFEST_FILE = "manifest.json"
 RUN_FILE = "run.json"  # beside it: of the run that published
 FORMAT_VERSION = 1
-NEEDS = "beam_datasets>=0.1"  # what reads FORMAT_VERSION; an older library shows it to its user
+NEEDS = "beam_datasets>=0.1"  # versions that read FORMAT_VERSION; older versions show it to the user
 
 _CHECKSUMS = ("crc32c", "index_crc32c")
 _SHA256 = re.compile("[0-9a-f]{64}")

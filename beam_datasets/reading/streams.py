@@ -506,7 +506,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                 else:
                     self._pass_item(number, queue[0])
                     queue.popleft()  # after an error, the item is still in the queue
-        except StopIteration as error:  # which would end the iteration silently
+        except StopIteration as error:  # StopIteration would end the iteration silently
             raise RuntimeError("a function given to map(), filter() or flat_map() raised StopIteration") from error
 
     def _pass_item(self, first: int, item: Item) -> bool:

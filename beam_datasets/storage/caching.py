@@ -254,7 +254,7 @@ class PieceCache:
         folder = os.path.dirname(parts[0][0])
         temporary_files = {os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex): piece for piece in parts}
         try:
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)  # what is read with credentials is not for everyone
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)  # data that needs credentials is not for other users
             os.makedirs(folder, exist_ok=True)
             for unfinished, (path, piece_data) in temporary_files.items():
                 with open(unfinished, "xb") as file:

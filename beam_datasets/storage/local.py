@@ -27,7 +27,7 @@ _MAX_BUFFERS = 1000  # written together; Linux and macOS allow 1024
 _WRITEBACK_BYTES = 8 << 20  # written before the disk is asked to begin with them
 _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
-_SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
+_SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # otherwise it is a device
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 _REASONS = {
     errno.ENOSPC: "the disk is full ({}); nothing was kept of this file. Free some space, or write elsewhere",
@@ -168,7 +168,7 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
     for i in range(0, len(views), _MAX_BUFFERS):
         batch = views[i : i + _MAX_BUFFERS]
         num_written = os.writev(descriptor, batch)
-        for view in batch:  # what is left, because a disk gets full or a signal comes
+        for view in batch:  # the bytes that a full disk or a signal left unwritten
             remaining, num_written = view[num_written:], max(0, num_written - len(view))
             while remaining:
                 remaining = remaining[os.write(descriptor, remaining) :]

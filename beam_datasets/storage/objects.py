@@ -357,7 +357,7 @@ def client(root: str, options: StoreOptions) -> Any:
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
             return HTTPStore.from_url(root, client_options=client, **settings)
         if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
-            settings.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
+            settings.setdefault("copy_if_not_exists", "multipart")  # otherwise obstore refuses `create_copy`
         if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *settings.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url

@@ -269,7 +269,7 @@ class _Shard:
     def _content_finding(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
         num_records, expected = self.facts.num_records, self._num_examples or 0
-        index = self.facts.index  # which says more if it is the published one
+        index = self.facts.index  # the published index allows more findings
         mismatch = index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
         if mismatch is not None and mismatch.record == num_records < expected:
             message = f"the file ends after {num_records} records, published were {expected}. It is cut off"
@@ -337,7 +337,7 @@ def _size_findings(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterato
     if columns is not None:  # shards with other content have a finding of their own
         published = zip(columns.crc32c, columns.num_bytes, facts)
         num_bytes -= sum(shard.num_bytes - size for crc, size, shard in published if shard.crc32c != crc)
-    framed = num_bytes + OVERHEAD * sum(counts)  # what TensorFlow Datasets records if it left the order to chance
+    framed = num_bytes + OVERHEAD * sum(counts)  # TensorFlow Datasets records it if the order is random
     if split.num_bytes != num_bytes and (columns is not None or split.num_bytes != framed):
         message = f"split {split.name!r} has {num_bytes} bytes of records, but by the file it has {split.num_bytes}"
         source, kind = (INFO_FILE, "metadata") if columns is None else (MANIFEST_FILE, "manifest")

@@ -154,7 +154,9 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "digest": published.digest,
         "features": [
             (join_steps(steps), re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
-            for _, steps, feature in iter_nested_features(info.features)  # what is in a dict has rows of its own
+            for _, steps, feature in iter_nested_features(
+                info.features
+            )  # the features in a dict have rows of their own
         ],
         "shards": {split: _shard_bars(published, split) for split in info.splits},
         "size_text": size_text,
@@ -478,7 +480,7 @@ def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
     rate = leaf.sample_rate or _DEFAULT_RATE
     if isinstance(value, bytes):
         ending = ending_of(value)
-        if ending not in ("aiff", "w64"):  # which browsers do not play
+        if ending not in ("aiff", "w64"):  # browsers do not play these
             return value, _TYPES.get(ending, "application/octet-stream")
         sound = read_sound(value)
         value, rate = sound.samples, sound.info.sample_rate

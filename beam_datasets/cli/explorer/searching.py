@@ -75,7 +75,7 @@ def search(
     answer: Any = None
     problem = f"an example takes more than {MAX_EXAMPLE:g} s"
     try:
-        ours.poll(MAX_START) and ours.recv()  # what it sends when it runs
+        ours.poll(MAX_START) and ours.recv()  # its first message
         end = time.monotonic() + MAX_EXAMPLE
         while ours.poll(max(end - time.monotonic(), 0)):
             end = end if answer else time.monotonic() + seconds + MAX_WAIT

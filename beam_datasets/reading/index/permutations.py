@@ -88,7 +88,7 @@ def _philox(key: int, high: int, first: int, count: int) -> Words:
         count: number of counters; each gives 4 words.
     """
     low32, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    counters = np.arange(count, dtype=np.uint64) + np.uint64(first & _MASK)  # which wraps
+    counters = np.arange(count, dtype=np.uint64) + np.uint64(first & _MASK)  # the sum wraps modulo 2**64
     x0, x1 = counters & low32, counters >> shift
     x2, x3 = np.full_like(counters, high & 0xFFFFFFFF), np.full_like(counters, high >> 32)
     for i in range(10):
