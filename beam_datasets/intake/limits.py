@@ -11,13 +11,14 @@ from beam_datasets.errors import InputError
 
 MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
+MAX_LIST = 1 << 28  # values in one row of a Parquet file
 MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
-"""Environment variable with a higher limit of pixels and samples."""
+"""Environment variable with a higher limit of pixels, samples and values."""
 
 
 def check_num_elements(number: int, max_number: int, problem: str) -> None:
-    """Checks a number of pixels or samples that a header declares.
+    """Checks a number of pixels, samples or values that a header declares.
 
     Args:
         number: the number in the header.

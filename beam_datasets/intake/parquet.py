@@ -20,12 +20,14 @@ from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
+from beam_datasets.intake.limits import MAX_LIST, check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 
 MAX_BATCH = 1024  # rows that are in memory at once
 MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
+_VALUE_BYTES = 8  # of a value in memory, about
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
 _DAMAGED = "The file is damaged; write it again"
@@ -109,14 +111,23 @@ class ParquetContent:
         Raises:
             InputError: the footer is damaged, or a column has more or fewer values than rows are declared.
         """
+        for leaf in range(len(self.leaves)):
+            self._check_values(leaf, [columns[leaf] for columns in self._declared_chunks])
+        return self._declared_chunks
+
+    @cached_property
+    def _declared_chunks(self) -> list[list[ColumnChunk]]:
+        """The column chunks of each row group, whose numbers of values are not compared with the rows.
+
+        Raises:
+            InputError: the footer is damaged.
+        """
         try:
             row_groups = column_chunks(_footer_of(self._stream))
         except (ValueError, OSError) as error:
             raise InputError(expected="a Parquet file", got=f"an error: {reason(error)}", path=self.path) from error
         if [len(columns) for columns in row_groups] != [len(self.leaves)] * len(self.groups):
             raise InputError(f"expected {len(self.leaves)} columns in each row group. {_DAMAGED}", path=self.path)
-        for leaf in range(len(self.leaves)):
-            self._check_values(leaf, [columns[leaf] for columns in row_groups])
         return row_groups
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
@@ -258,17 +269,33 @@ class ParquetContent:
         """
         start = 0
         try:
-            for batch in _read_row_group(self._file, group, names):
+            num_values = self._values_per_row(group, names)
+            for batch in _read_row_group(self._file, group, names, num_values):
                 yield batch
                 start += batch.num_rows
         except Exception:  # pyarrow raises many classes; the second read raises if it was something else
             if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
                 raise
             with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
-                for batch in _read_row_group(_without_arrow_types(stream), group, names):
+                for batch in _read_row_group(_without_arrow_types(stream), group, names, num_values):
                     if batch.num_rows > start:
                         yield _cast(batch.slice(start), self.schema)
                     start = max(0, start - batch.num_rows)
+
+    def _values_per_row(self, group: int, names: Sequence[str]) -> int:
+        """Returns how many values a row of a row group has on average, in all columns of these names together.
+
+        Raises:
+            InputError: a column has more values a row than the limit; a few bytes can declare 2^31 equal values.
+        """
+        leaves = [
+            (leaf, chunk.num_values) for leaf, chunk in zip(self.leaves, self._declared_chunks[group]) if leaf in names
+        ]
+        num_rows = max(1, self.groups[group])
+        for name, num_values in leaves:
+            problem = f"{self.path}, row group {group}, column {name!r}: a row has {num_values // num_rows} values"
+            check_num_elements(num_values // num_rows, MAX_LIST, problem)
+        return int(sum(num_values for _, num_values in leaves) // num_rows)
 
     def _culprit(self, group: int, names: Sequence[str]) -> tuple[str | None, str]:
         """Returns (name of the first column that cannot be read as declared, "an error: ..." or "7 rows").
@@ -332,16 +359,18 @@ def _open_parquet(pq: Any, stream: Any, **options: Any) -> Any:
     return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
 
 
-def _read_row_group(file: Any, group: int, names: Sequence[str]) -> Iterator[Any]:
+def _read_row_group(file: Any, group: int, names: Sequence[str], values_per_row: int) -> Iterator[Any]:
     """Yields the record batches of a row group, each of at most `MAX_BATCH` rows and about `MAX_BATCH_BYTES` bytes.
 
     Args:
         file: the `pyarrow.parquet.ParquetFile`.
         group: the number of the row group.
         names: names of the columns, in the order of the result.
+        values_per_row: their values in a row, which may take much less space in the file if they are equal.
     """
     row_group = file.metadata.row_group(group)
     row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
+    row_size = max(row_size, _VALUE_BYTES * values_per_row)
     num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
     for batch in file.iter_batches(num_rows, row_groups=[group], columns=names):
         yield batch.select(names)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.parquet import ParquetContent
+from beam_datasets.intake.parquet import MAX_BATCH_BYTES, ParquetContent
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
 from tests.parquet_files import encrypted, written
 
@@ -276,3 +276,20 @@ def test_batches_of_large_rows():
     data = written({"x": [b"a" * (8 << 20)] * 20}, use_dictionary=False)
     assert max(batch.num_rows for batch in opened(data).batches(0, ["x"])) < 10
     assert sum(batch.num_rows for batch in opened(data).batches(0, [])) == 20
+
+
+def test_lists_of_many_equal_values_take_few_rows_at_once(monkeypatch):
+    """In the file they are a few bytes."""
+    table = pa.table({"id": range(40), "x": [[7] * 200_000] * 40})
+    pq.write_table(table, stream := io.BytesIO())
+    assert len(stream.getvalue()) < 100_000
+    content = opened(stream.getvalue())
+    sizes = [batch.num_rows for batch in content.batches(0, ["id", "x"])]
+    assert sum(sizes) == 40
+    assert max(sizes) * 200_000 * 8 <= MAX_BATCH_BYTES + 200_000 * 8
+    monkeypatch.setattr("beam_datasets.intake.parquet.MAX_LIST", 199_999)
+    with pytest.raises(
+        InputError, match=r"^in/a\.parquet, row group 0, column 'x': a row has 200000 values, more than"
+    ):
+        list(content.batches(0, ["x"]))
+    assert sum(batch.num_rows for batch in content.batches(0, ["id"])) == 40
