@@ -186,7 +186,7 @@ def test_offsets_and_numbers_that_lie(lie: int) -> None:
             core.chunk(data, places, first)
     assert take(core.RecordBlock(), {lie: core.chunk(data, places, 0)}, [(lie, 0, 2)]) == (1, None)
     block = core.RecordBlock()
-    assert take(block, {0: core.chunk(data, places, 0)}, [(0, 0, lie)], max_records=9)[0] == (lie < 0)
+    assert take(block, {0: core.chunk(data, places, 0)}, [(0, 0, lie)], most=9)[0] == (lie < 0)
     assert list(block) == ([] if lie < 0 else [b"a", b"b"])
 
 
