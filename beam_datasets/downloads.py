@@ -702,7 +702,7 @@ class _Fetcher:
     """Fetches a URL for pooch: goes on with what is there, and tries again what may pass.
 
     Args:
-        part: path of the partial file.
+        partial_path: path of the partial file.
         recorded: recorded checksum of the file; None if there is none.
         verify_ssl: whether certificates of servers are verified.
     """

@@ -173,8 +173,8 @@ class WorkerStream(io.TextIOBase):
 
     Args:
         prefix: prefix of each line.
-        shown: file descriptor for lines of the author's code.
-        kept: file descriptor for lines of Beam.
+        display_descriptor: file descriptor for lines of the author's code.
+        log_descriptor: file descriptor for lines of Beam.
     """
 
     def __init__(self, prefix: str, display_descriptor: int, log_descriptor: int) -> None:

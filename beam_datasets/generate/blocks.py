@@ -393,7 +393,7 @@ class _Collector:
 
     Args:
         encode: function from an example to its record.
-        most: bytes of a record; larger ones are not kept.
+        max_bytes: maximum size of a record in bytes; larger ones are not kept.
     """
 
     def __init__(self, encode: Callable[[Any], bytes], max_bytes: int) -> None:

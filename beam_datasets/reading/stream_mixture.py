@@ -274,7 +274,11 @@ class MixedStreamIterator(StreamIterator):
         return mixed_unit, mixture.add_source_name(source, value)
 
     def _fetch_base_items(self, units: Sequence[Unit]) -> list[Any]:
-        """Returns the items of the mixture with these units."""
+        """Returns the items of the mixture with these units.
+
+        Args:
+            units: references to items of sources, as in saved states; see `stream_checkpoint`.
+        """
         values: dict[str, Any] = {}
         for source, epoch in {(unit["source"], unit["epoch"]) for unit in units}:
             source_units = [unit for unit in units if (unit["source"], unit["epoch"]) == (source, epoch)]

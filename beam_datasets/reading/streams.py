@@ -252,7 +252,7 @@ class Stream(metaclass=NamesForeign):
         return StreamState.from_dict(state, self._origins(), self._unit_of_base)
 
     def _origins(self) -> list[Origin]:
-        """Returns the origins of the items before each link, then of the items that the stream yields."""
+        """Returns the `stream_checkpoint.Origin` of the items before each link, then of those of the stream."""
         kinds: list[Origin] = [
             ("group",) if isinstance(link, Grouping) else ("part",) if isinstance(link, Dividing) else ()
             for link in self._links

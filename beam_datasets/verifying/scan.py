@@ -342,7 +342,12 @@ class _Walk:
         return stop is not None
 
     def _end_of_damaged(self, offset: int, record: int) -> tuple[int | None, str]:
-        """Returns the byte after a damaged record, None if it is not known, and the kind of damage."""
+        """Returns (offset of the byte after a damaged record, or None if it is not known; kind of the damage).
+
+        Args:
+            offset: byte offset of the record.
+            record: number of the record in the file.
+        """
         size = self._reader.size
         header = bytes(self._reader.read(offset, min(offset + tfrecord.HEADER.size, size)))
         if len(header) < tfrecord.HEADER.size:
