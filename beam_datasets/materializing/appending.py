@@ -236,29 +236,22 @@ def plan_append(
     published_splits = parent.info.splits
     _check_known(() if options.new_splits else merged, parent.info)
     rules = {name: _rules(name, parts, name in published_splits) for name, parts in merged.items()}
-    runs = {name: [run for selected_split in parts for run in selected_split.runs] for name, parts in merged.items()}
-    keys_to_delete = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
-    skipped_keys = {
-        name: {key: range(len(runs[name])) for _, key in split_keys} for name, split_keys in keys_to_delete.items()
-    }
+    runs = {name: [run for split in splits for run in split.runs] for name, splits in merged.items()}
+    to_delete = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
+    skipped_keys = {name: {key: range(len(runs[name])) for _, key in keys} for name, keys in to_delete.items()}
     rows = _row_keys(datasets, runs)
     num_moved = _leave_out_moved(rows, runs, skipped_keys, options.on_duplicate)
     splits: list[MergedSplit] = []
     was_published: dict[int, bool] = {}  # by the number of a key to delete
     for name in merged:
         published = _published_shards(parent, name) if options.share_shards and name in published_splits else []
-        ranges = KeyRanges.of(
-            runs[name],
-            name in published_splits,
-            options.on_duplicate,
-            skipped_keys[name],
-            cut_at_shards=bool(published),
-        )
+        is_published, skipped, at_shards = name in published_splits, skipped_keys[name], bool(published)
+        ranges = KeyRanges.of(runs[name], is_published, options.on_duplicate, skipped, cut_at_shards=at_shards)
         merged_split, present = merge_split(name, ranges, options.sharding, published)
         if merged_split.num_shards:
             splits.append(merged_split)
         was_published |= {
-            i: was_published.get(i, False) or present[key] for i, key in keys_to_delete[name] if key in present
+            i: was_published.get(i, False) or present[key] for i, key in to_delete[name] if key in present
         }
     return AppendPlan(
         info,
