@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
-from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
+from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadManager, DownloadSettings, read_checksums
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
@@ -40,8 +40,11 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.units import SourceUnits
+    from beam_datasets.metadata.info import InfoArguments
     from beam_datasets.reading.config import ReadConfig
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
@@ -230,17 +233,18 @@ class DatasetBuilder:
         """Returns the dataset's DatasetInfo, made with `builder=self`."""
         raise TypeError(f"{type(self).__name__} must define _info(self), which returns a DatasetInfo.")
 
-    def dataset_info_from_configs(self, **kwargs: Any) -> DatasetInfo:
+    def dataset_info_from_configs(self, *, features: Any = None, **info: Unpack[InfoArguments]) -> DatasetInfo:
         """Returns a DatasetInfo whose description and citation are README.md and CITATIONS.bib beside the module.
 
         Args:
-            **kwargs: the other arguments of DatasetInfo; also those two, used if the file is missing.
+            features: the features; see `DatasetInfo`.
+            **info: the other arguments of DatasetInfo; also those two, used if the file is missing.
         """
-        for name, filename in (("description", "README.md"), ("citation", "CITATIONS.bib")):
-            path = Path(self._code_dir(), filename)
-            if path.is_file():
-                kwargs[name] = path.read_text("utf-8")
-        return DatasetInfo(builder=self, **kwargs)
+        if (readme := self._code_dir() / "README.md").is_file():
+            info["description"] = readme.read_text("utf-8")
+        if (citations := self._code_dir() / "CITATIONS.bib").is_file():
+            info["citation"] = citations.read_text("utf-8")
+        return DatasetInfo(builder=self, features=features, **info)
 
     @classmethod
     def _code_dir(cls) -> Path:
@@ -395,15 +399,7 @@ class DatasetBuilder:
             skip_empty_splits=skip_empty_splits,
         )
         engine = EngineOptions(beam_options, num_workers, payload, spill_dir, block_size, shared_disk, wait)
-        options = BuildOptions(
-            sharding,
-            engine,
-            check_against=check_against,
-            resume=resume,
-            check_images=check_images,
-            progress=progress,
-            counters=counters,
-        )
+        options = BuildOptions(sharding, engine, check_against, resume, check_images, progress, counters)
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
         previous_settings = settings = self._downloads
         if settings is None or changed or not verify_ssl:
@@ -411,7 +407,11 @@ class DatasetBuilder:
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         try:
-            directory = self._generate_and_name_keys(self._complete_options(options), overwrite=overwrite)
+            directory = self._generate_version(options, overwrite=overwrite)
+        except DuplicateKeyError as error:
+            from beam_datasets.generate.repeated_keys import with_key
+
+            raise with_key(error, self) from None
         except Exception as error:
             settings.check_manual_dir(error)
             raise
@@ -421,23 +421,6 @@ class DatasetBuilder:
         if default := self._default_config():
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
-
-    def _generate_and_name_keys(self, options: BuildOptions, *, overwrite: bool) -> str:
-        """Calls `_generate_version`; adds the original key to its error about a repeated key, which has only the hash.
-
-        Raises:
-            DuplicateKeyError: two examples have the same key.
-        """
-        try:
-            return self._generate_version(options, overwrite=overwrite)
-        except DuplicateKeyError as error:
-            from beam_datasets.generate.repeated_keys import with_key
-
-            raise with_key(error, self) from None
-
-    def _complete_options(self, options: BuildOptions) -> BuildOptions:
-        """Returns the options of a build with those that this class sets itself, such as the files that it reads."""
-        return options
 
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory; a subclass may explain errors.
@@ -681,7 +664,7 @@ class DatasetBuilder:
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        downloads = (self._downloads or self.download_settings()).manager()
+        downloads = DownloadManager(self._downloads or self.download_settings())
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
         self.download_size = downloads.downloaded_size
         splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
@@ -700,11 +683,11 @@ class DatasetBuilder:
         """Returns {split: source} of a list of `SplitGenerator`."""
         if not isinstance(generators, Sequence) or not all(isinstance(each, SplitGenerator) for each in generators):
             return {}
-        return {str(each.name): self._generated(**each.gen_kwargs) for each in generators}
+        return {str(each.name): self._generated(each.gen_kwargs) for each in generators}
 
-    def _generated(self, **kwargs: Any) -> ExampleSource:
-        """Returns the source of a `SplitGenerator`."""
-        return self._generate_examples(**kwargs)  # type: ignore[attr-defined]
+    def _generated(self, arguments: Mapping[str, Any]) -> ExampleSource:
+        """Returns the source of a `SplitGenerator` with these arguments."""
+        return self._generate_examples(**arguments)  # type: ignore[attr-defined]
 
     # How it is found.
 
@@ -926,8 +909,8 @@ GeneratorBasedBuilder = DatasetBuilder
 class BeamBasedBuilder(DatasetBuilder, skip_registration=True):
     """A builder whose list of `SplitGenerator` gives arguments to `_build_pcollection(pipeline, ...)`."""
 
-    def _generated(self, **kwargs: Any) -> ExampleSource:
+    def _generated(self, arguments: Mapping[str, Any]) -> ExampleSource:
         """Returns a Beam transform that calls the author's `_build_pcollection` with the arguments."""
         import apache_beam as beam
 
-        return beam.ptransform_fn(self._build_pcollection)(**kwargs)  # type: ignore[attr-defined]
+        return beam.ptransform_fn(self._build_pcollection)(**arguments)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from beam_datasets.beam.failures import SourceError, tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlocks, histogram_of
-from beam_datasets.generate.progress import reported
+from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS, reported
 from beam_datasets.generate.units import (
     Checkpoint,
     SourceUnits,
@@ -45,80 +45,50 @@ _FINISHED, _DAMAGED = "finished", "damaged"
 NamedUnit = tuple[str, Any]
 
 
-class EncodeBlocks(beam.DoFn):
-    """Encodes (key, example) pairs; emits blocks and their key histograms, of hashes or of integers."""
+class SplitEncoder:
+    """Encodes the examples of a split in bundles; makes blocks, and their key histograms of hashes or of integers.
 
-    def __init__(
-        self, split: str, features: Any, transport: Transport, hash_shift: int | None, *, reports: bool = False
-    ) -> None:
-        """Declares the encoding of a split.
+    Attributes:
+        made: the spilled blocks since `start`, or since it was cleared: (block, CRC-32C of its keys and sizes,
+            libraries whose versions determined bytes of its examples).
+    """
+
+    def __init__(self, split: str, features: Any, transport: Transport, hash_shift: int | None) -> None:
+        """Compiles the encoder.
 
         Args:
             split: name of the split.
             features: the feature tree.
             transport: how records are sent to the shards.
             hash_shift: number of low bits that the histogram ignores of hashes; None if keys are integers.
-            reports: whether to report the progress of each bundle.
         """
-        self._split = split
-        self._reports = reports
-        self._reporting = contextlib.ExitStack()
-        self._features = features
-        self._transport = transport
+        self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reporting": None}
-
-    def setup(self) -> None:
-        """Compiles the encoder."""
-        self._reporting = contextlib.ExitStack()
         self._libraries: set[str] = set()
         self._builder = BlockBuilder(
-            self._split,
-            compile_encoder(self._features, self._libraries),
-            block_size=self._transport.bytes_per_block,
-            ordered=self._hash_shift is None,
-            spill_dir=self._transport.spill_dir,
+            split,
+            compile_encoder(features, self._libraries),
+            block_size=transport.block_size,
+            ordered=hash_shift is None,
+            spill_dir=transport.spill_dir,
         )
 
-    def start_bundle(self) -> None:
-        """Discards examples that a failed bundle had collected."""
+    def start(self) -> None:
+        """Starts a bundle: discards the examples of the one before, which may have failed, and gives memory back."""
         self._builder.reset()
         self._libraries.clear()
-        self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
+        self.made.clear()
         self._bundle_examples = self._bundle_bytes = 0
-        self._reporting.close()
-        if self._reports:
-            self._reporting.enter_context(report_progress(self._transport, self._split, self))
 
-    def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
+    def add(self, key: Any, example: Any) -> Iterator[Any] | None:
         """Encodes an example; returns the `outputs()` if the block is full, otherwise None.
 
-        Args:
-            element: (key, example).
-
         Raises:
-            BeamDatasetsError: the element is not a pair, or the example cannot be encoded.
+            BeamDatasetsError: the example cannot be encoded.
         """
-        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
-        try:
-            return self.outputs() if self._builder.add(key, example) else None
-        except BeamDatasetsError as error:
-            tell_facts(error)
-            raise
-
-    def finish_bundle(self) -> Iterator[Any]:
-        """Yields the last block."""
-        yield from map(in_window, self.outputs())
-        self._builder.reset()
-        self._reporting.close()
-
-    def teardown(self) -> None:
-        """Ends the reports of a failed bundle."""
-        self._reporting.close()
+        return self.outputs() if self._builder.add(key, example) else None
 
     @property
     def encoded(self) -> tuple[int, int]:
@@ -142,6 +112,50 @@ class EncodeBlocks(beam.DoFn):
         yield histogram_output(loaded, self._hash_shift, libraries)
 
 
+class EncodePairs(beam.DoFn):
+    """Encodes (key, example) pairs of one split; emits blocks and their key histograms."""
+
+    def __init__(self, split: str, features: Any, transport: Transport, hash_shift: int | None) -> None:
+        """Declares the encoding of a split; for the arguments see `SplitEncoder`."""
+        self._split = split
+        self._transport = transport
+        self._options = features, transport, hash_shift
+
+    def setup(self) -> None:
+        """Compiles the encoder."""
+        self._reporting = contextlib.ExitStack()
+        self._encoder = SplitEncoder(self._split, *self._options)
+
+    def start_bundle(self) -> None:
+        """Discards what a failed bundle had collected, and starts to report the progress."""
+        self._reporting.close()
+        self._encoder.start()
+        self._reporting.enter_context(report_progress(self._transport, self._split, self._encoder))
+
+    def process(self, element: tuple[Any, Any]) -> Iterator[Any] | None:
+        """Encodes a (key, example) pair; returns the block and its histogram if it is full, otherwise None.
+
+        Raises:
+            BeamDatasetsError: the element is not a pair, or the example cannot be encoded.
+        """
+        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
+        try:
+            return self._encoder.add(key, example)
+        except BeamDatasetsError as error:
+            tell_facts(error)
+            raise
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields the last block and its histogram."""
+        yield from map(in_window, self._encoder.outputs())
+        self._reporting.close()
+        self._encoder.start()
+
+    def teardown(self) -> None:
+        """Ends the reports of a failed bundle."""
+        self._reporting.close()
+
+
 @dataclass(frozen=True)
 class UnitReader:
     """Reader of the examples of some units, which may belong to several splits.
@@ -162,8 +176,8 @@ class UnitReader:
     def of(cls, sources: Mapping[str, SourceUnits], directories: Sequence[str]) -> UnitReader:
         """Returns the reader of splits whose sources have the same units and function."""
         one = next(iter(sources.values()))
-        named = named_units(list(sources), one.units)
-        return cls(named, one.read, {split: source.keep for split, source in sources.items()}, directories)
+        splits = {split: source.keep for split, source in sources.items()}
+        return cls(named_units(list(sources), one.units), one.read, splits, directories)
 
     @property
     def label(self) -> str:
@@ -179,7 +193,7 @@ class EncodeUnits(beam.PTransform):
         reader: reader of the units.
         features: the feature tree.
         transport: how records are sent to the shards.
-        hash_shift: the number of low bits of a hash that the histogram drops; see `EncodeBlocks`.
+        hash_shift: the number of low bits of a hash that the histogram drops; see `SplitEncoder`.
     """
 
     reader: UnitReader
@@ -193,7 +207,8 @@ class EncodeUnits(beam.PTransform):
     def expand(self, begin: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
         """Lists the units, shares them out, and encodes them; verifies and reuses those that are finished."""
         reader, encoded = self.reader, []
-        units = begin | "List" >> beam.ParDo(_ListUnits(reader)).with_outputs(_FINISHED, main="units")
+        list_units = beam.FlatMap(_list_units, reader.units, reader.directories)
+        units = begin | "List" >> list_units.with_outputs(_FINISHED, main="units")
         left = units.units
         if reader.directories:
             reuse = with_histograms(beam.ParDo(_ReuseUnits(self.hash_shift)), _DAMAGED)
@@ -205,23 +220,17 @@ class EncodeUnits(beam.PTransform):
         return [*encoded, left | "Read" >> with_histograms(beam.ParDo(_EncodeUnits(self)))]
 
 
-class _ListUnits(beam.DoFn):
-    """Anything -> (name, unit) of the units to encode, and beside them (checkpoint, its units) of those to reuse.
+def _list_units(_: Any, all_units: Sequence[NamedUnit], directories: Sequence[str]) -> Iterator[Any]:
+    """Yields (name, unit) pairs to encode, and (checkpoint, [(name, unit), ...]) tagged `_FINISHED` to reuse.
 
     The units travel with the function, which Beam compresses: engines limit the size of a graph.
     """
-
-    def __init__(self, reader: UnitReader) -> None:
-        self._units, self._directories = reader.units, reader.directories
-
-    def process(self, _: Any) -> Iterator[Any]:
-        """Yields (name, unit) pairs to encode, and (checkpoint, [(name, unit), ...]) tagged `_FINISHED` to reuse."""
-        units = dict(self._units)
-        checkpoints = load_checkpoints(self._directories) if self._directories else ()
-        for checkpoint in choose(checkpoints, units):
-            finished_units = [(name, units.pop(name)) for name in checkpoint.units]
-            yield beam.pvalue.TaggedOutput(_FINISHED, (checkpoint, finished_units))
-        yield from units.items()
+    units = dict(all_units)
+    checkpoints = load_checkpoints(directories) if directories else ()
+    for checkpoint in choose(checkpoints, units):
+        finished_units = [(name, units.pop(name)) for name in checkpoint.units]
+        yield beam.pvalue.TaggedOutput(_FINISHED, (checkpoint, finished_units))
+    yield from units.items()
 
 
 class _ReuseUnits(beam.DoFn):
@@ -248,7 +257,7 @@ def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator
 
     Args:
         checkpoint: the checkpoint of an earlier run, or of an earlier try of the bundle.
-        hash_shift: see `EncodeBlocks`.
+        hash_shift: see `SplitEncoder`.
     """
     for block in checkpoint.blocks:
         yield block
@@ -265,19 +274,10 @@ class _EncodeUnits(beam.DoFn):
     """
 
     def __init__(self, options: EncodeUnits) -> None:
-        """Declares an encoder for each split of the reader."""
-        self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
-        self._has_units = len(options.reader.units) > 1
-        self._transport, self._hash_shift = options.transport, options.hash_shift
-        self._encoders = {
-            split: EncodeBlocks(split, options.features, options.transport, options.hash_shift)
-            for split in options.reader.splits
-        }
+        """Declares the encoding of the units of a reader."""
+        self._options = options
+        self._transport = options.transport
         self._encoded = Metrics.counter("beam_datasets", "units_encoded")
-        self._reporting = contextlib.ExitStack()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reporting": None}
 
     def setup(self) -> None:
         """Compiles the encoders; with large bundles, loads the checkpoints of previous attempts."""
@@ -286,14 +286,14 @@ class _EncodeUnits(beam.DoFn):
         spill_dir = self._transport.spill_dir if self._transport.large_bundles else None
         self._checkpoints = load_checkpoints([spill_dir]) if spill_dir is not None else []
         self._finished = {name for checkpoint in self._checkpoints for name in checkpoint.units}
-        for encoder in self._encoders.values():
-            encoder.setup()
+        reader, options = self._options.reader, (self._options.features, self._transport, self._options.hash_shift)
+        self._encoders = {split: SplitEncoder(split, *options) for split in reader.splits}
 
     def start_bundle(self) -> None:
         """Discards what a failed bundle had collected, and starts to report the progress."""
         self._reporting.close()
         for encoder in self._encoders.values():
-            encoder.start_bundle()
+            encoder.start()
         self._units: list[str] = []
         self._held: dict[str, NamedUnit] = {}
         self._since, self._bytes_before = time.monotonic(), 0
@@ -318,39 +318,50 @@ class _EncodeUnits(beam.DoFn):
             element: (name of the unit, unit).
 
         Raises:
-            SourceError: the author's code failed; the message names the unit and the previous example.
+            BeamDatasetsError: an example cannot be encoded.
+            SourceError: see `_read_unit`.
         """
         name, unit = element
-        pair: Any = None
-        count = 0
         started = time.monotonic()
-        encode = {split: encoder.process for split, encoder in self._encoders.items()}
         try:
-            for pair in self._read(unit):
-                count += 1
-                key_and_example, splits = pair_and_splits(pair, self._splits)
+            for (key, example), splits in self._read_unit(name, unit):
                 for split in splits:
-                    outputs = encode[split](key_and_example)
+                    outputs = self._encoders[split].add(key, example)
                     if outputs is not None:
                         yield from outputs
         except Exception as error:
             self._reporting.close()
             if isinstance(error, BeamDatasetsError):
                 tell_facts(error)
-            if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
-                raise  # errors of this package name the example
-            own_name = name.removeprefix(f"{self._label}: ") if self._has_units else ""
-            raised, after = what_raised(error, pair[0], count, self._label, own_name)
-            raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
+            raise
         self._encoded.inc()
         if self._transport.spill_dir is not None:
             self._units.append(name)
             num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
             now = time.monotonic()
             is_late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
-            if is_late or num_bytes - self._bytes_before >= self._transport.bytes_per_block:
+            if is_late or num_bytes - self._bytes_before >= self._transport.block_size:
                 self._bytes_before = num_bytes
                 yield from self._flush()
+
+    def _read_unit(self, name: str, unit: Any) -> Iterator[Any]:
+        """Yields ((key, example), splits that the example belongs to) of the examples of a unit.
+
+        Raises:
+            BeamDatasetsError: what the author's function yields is not an example.
+            SourceError: an author's function failed after an example; the message names the unit and that example.
+        """
+        reader, item, count = self._options.reader, None, 0
+        try:
+            for item in reader.read(unit):
+                count += 1
+                yield pair_and_splits(item, reader.splits)
+        except Exception as error:
+            if item is None or isinstance(error, BeamDatasetsError):
+                raise  # errors of this package name the example
+            unit_name = name.removeprefix(f"{reader.label}: ") if len(reader.units) > 1 else ""
+            raised, after = what_raised(error, item[0], count, reader.label, unit_name)
+            raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
 
     def finish_bundle(self) -> Iterator[Any]:
         """Reuses checkpoints with only units of this bundle, encodes the others, and yields the last blocks."""
@@ -358,13 +369,13 @@ class _EncodeUnits(beam.DoFn):
             if checkpoint.is_whole:
                 for name in checkpoint.units:
                     del self._held[name]
-                yield from map(in_window, _read_checkpoint(checkpoint, self._hash_shift))
+                yield from map(in_window, _read_checkpoint(checkpoint, self._options.hash_shift))
         for element in self._held.values():
             yield from map(in_window, self._encode(element))
         yield from map(in_window, self._flush())
         self._reporting.close()
         for encoder in self._encoders.values():
-            encoder.start_bundle()  # gives its memory back
+            encoder.start()
 
     def teardown(self) -> None:
         """Stops reporting the progress; see `beam.DoFn.teardown`."""
@@ -375,16 +386,22 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             yield from encoder.outputs()
         if self._units and self._transport.spill_dir is not None:
-            spilled = [entry for encoder in self._encoders.values() for entry in encoder.made]
-            libraries = sorted({name for *_, names in spilled for name in names})
-            blocks, checksums = tuple(block for block, *_ in spilled), tuple(crc for _, crc, _ in spilled)
-            Checkpoint(tuple(self._units), blocks, checksums, tuple(libraries)).save(self._transport.spill_dir)
+            blocks: list[SpilledBlocks] = []
+            checksums: list[int] = []
+            libraries: set[str] = set()
+            for encoder in self._encoders.values():
+                for block, crc, block_libraries in encoder.made:
+                    blocks.append(block)
+                    checksums.append(crc)
+                    libraries.update(block_libraries)
+            checkpoint = Checkpoint(tuple(self._units), tuple(blocks), tuple(checksums), tuple(sorted(libraries)))
+            checkpoint.save(self._transport.spill_dir)
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
 
 
-def report_progress(transport: Transport, split: str, encoder: EncodeBlocks) -> contextlib.AbstractContextManager[None]:
+def report_progress(transport: Transport, split: str, encoder: SplitEncoder) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager that reports an encoder's progress in its bundle from time to time.
 
     Args:
@@ -403,7 +420,9 @@ def report_progress(transport: Transport, split: str, encoder: EncodeBlocks) -> 
             _log.info("Encode %s: %s examples, %s bytes of this bundle", split, f"{examples:,}", f"{num_bytes:,}")
         return examples, num_bytes
 
-    return reported(transport.report_dir, split, encoded, transport.report_seconds)
+    seconds = REMOTE_REPORT_SECONDS if transport.many_machines else REPORT_SECONDS
+    is_read = transport.many_machines or not storage.is_remote(transport.spill_dir or "")  # a local run reads no store
+    return reported(transport.spill_dir if is_read else None, split, encoded, seconds)
 
 
 def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
@@ -419,7 +438,7 @@ def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[
 
     Args:
         block: the block, with its keys and sizes.
-        hash_shift: see `EncodeBlocks`.
+        hash_shift: see `SplitEncoder`.
         libraries: libraries whose versions determined bytes of the block's examples.
     """
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
@@ -452,12 +471,3 @@ def in_window(output: Any) -> Any:
     if isinstance(output, beam.pvalue.TaggedOutput):
         return beam.pvalue.TaggedOutput(output.tag, windowed(output.value))
     return windowed(output)
-
-
-def _is_of_encoding(error: Exception) -> bool:
-    """Returns whether the function that this module called when the error was raised is in this module, too.
-
-    Such an error is of encoding an example, and not of the author's reader.
-    """
-    below = error.__traceback__ and error.__traceback__.tb_next
-    return below is not None and below.tb_frame.f_globals is globals()

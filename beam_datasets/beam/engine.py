@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -26,7 +26,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import boolean
 from beam_datasets.beam import flink, local_runner, spark
 from beam_datasets.beam.checks import HERE, EngineError, pool_of, runner_of, short_name
 from beam_datasets.beam.flink import cluster_of
@@ -36,10 +36,10 @@ from beam_datasets.errors import (
 )
 from beam_datasets.extras import needs
 from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import Workers
 from beam_datasets.generate.options import EngineOptions
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
-from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS
 from beam_datasets.generate.publish import Publication
 from beam_datasets.reading.elements.executor import usable_cores
 
@@ -62,80 +62,41 @@ class Transport:
     Attributes:
         spill_dir: directory for spilled payload, visible to all workers; None sends it through the engine's shuffle.
         block_size: approximate size in bytes of the blocks in which records are sorted and sent.
+        merge_limits: limits for merging spilled blocks; inline blocks are never merged.
         many_machines: whether the engine is made for many machines, and datasets of many shards.
         large_bundles: whether a bundle contains all elements of a stage on one worker, and is retried as a whole.
     """
 
-    spill_dir: str | None = None
-    block_size: int | None = None
-    many_machines: bool = False
-    large_bundles: bool = False
-
-    def __post_init__(self) -> None:
-        if self.block_size is not None:
-            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1, at_most=2**62))
-
-    @property
-    def bytes_per_block(self) -> int:
-        """Size of a block in bytes, the default where none was given."""
-        return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
-
-    @property
-    def merge_limits(self) -> MergeLimits:
-        """The limits for merging spilled blocks; inline blocks are never merged."""
-        if self.spill_dir is None:
-            return MergeLimits(max_levels=0)
-        return MergeLimits() if self.many_machines else ONE_MACHINE
-
-    @property
-    def report_seconds(self) -> float:
-        """Seconds between two progress reports of a worker, which are files in `spill_dir`."""
-        return REMOTE_REPORT_SECONDS if self.many_machines else REPORT_SECONDS
-
-    @property
-    def report_dir(self) -> str | None:
-        """Directory for progress reports of workers; None if nothing reads them, as in a local run to a store."""
-        return None if not self.many_machines and storage.is_remote(self.spill_dir or "") else self.spill_dir
+    spill_dir: str | None
+    block_size: int
+    merge_limits: MergeLimits
+    many_machines: bool
+    large_bundles: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+@dataclass(frozen=True, kw_only=True)
+class Engine(Workers):
     """Environment in which a pipeline runs.
 
     Attributes:
         options: the pipeline's options.
-        local: on Beam's FnApiRunner, in this machine's processes.
         num_workers: worker processes of a local run; 1 runs within this process.
-        shares_disk: whether the workers see this machine's files.
         waits: whether the end of the job is waited for.
         inherits: whether the workers get the environment variables of this process, because it starts them.
     """
 
     options: PipelineOptions
-    local: bool
-    num_workers: int
-    shares_disk: bool
+    num_workers: int = 0
     waits: bool = True
     inherits: bool = True
 
-    @property
-    def name(self) -> str:
-        """Name of the runner."""
-        return "FnApiRunner" if self.local else str(self.options.view_as(StandardOptions).runner)
-
-    @property
-    def spills(self) -> bool:
-        """Whether payload is spilled by default."""
-        return short_name(self.name) not in _SHUFFLE_BEST
-
-    @property
-    def buffers_bundles(self) -> bool:
-        """Whether the output of a bundle is kept in memory until the bundle ends."""
-        return short_name(self.name) in _BUFFER_BUNDLES
-
-    def transport(self, spill_dir: str | None, block_size: int | None) -> Transport:
-        """Returns the transport of records on this engine."""
-        return Transport(spill_dir, block_size, many_machines=not self.local, large_bundles=self.buffers_bundles)
+    def transport(self, spill_dir: str | None, requested: EngineOptions) -> Transport:
+        """Returns the transport of records on this engine, to a spill directory or inline."""
+        if spill_dir is None:
+            limits, block_size = MergeLimits(max_levels=0), INLINE_BLOCK_SIZE
+        else:
+            limits, block_size = ONE_MACHINE if self.local else MergeLimits(), SPILLED_BLOCK_SIZE
+        return Transport(spill_dir, requested.block_size or block_size, limits, not self.local, self.buffers_bundles)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:
@@ -191,16 +152,15 @@ def choose_engine(requested: EngineOptions) -> Engine:
 
     Raises:
         EngineError: the cluster does not answer.
-        TypeError: `beam_options`, `num_workers`, `shared_disk` or `wait` are something else.
+        TypeError: `beam_options` are something else.
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
     """
-    shared_disk, wait = boolean("shared_disk", requested.shared_disk), boolean("wait", requested.wait)
     if isinstance(requested.beam_options, PipelineOptions):
         options = copy.deepcopy(requested.beam_options)  # the caller's stay as they are
     else:
         options = PipelineOptions(_arguments(requested.beam_options))
-    num_workers = None if requested.num_workers is None else integer("num_workers", requested.num_workers)
+    num_workers = requested.num_workers
     runner = runner_of(options)
     if not _is_local(runner):
         name, known_names = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
@@ -215,11 +175,10 @@ def choose_engine(requested: EngineOptions) -> Engine:
             spark.prepare_spark(options)
         if runner == "dataflow":
             prepare_dataflow(options, num_workers)
-        waits = wait and not makes_template(options)
-        inherits = _workers_get_environment(options)
-        return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits, inherits)
+        engine = _remote_engine(options, requested.shared_disk)
+        return replace(engine, num_workers=num_workers or 0, waits=requested.wait and not makes_template(options))
     _refuse_threads(options)
-    if not wait:
+    if not requested.wait:
         raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
     direct = options.view_as(DirectOptions)
     count = num_workers if num_workers is not None else direct.direct_num_workers
@@ -231,7 +190,7 @@ def choose_engine(requested: EngineOptions) -> Engine:
     count = count or cores
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "multi_processing"
-    return Engine(options, True, count, True)
+    return Engine(name="FnApiRunner", options=options, num_workers=count)
 
 
 def _arguments(beam_options: Sequence[str] | None) -> list[str]:
@@ -258,10 +217,28 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
     """
     options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
     if not runs_here(pipeline):
-        shared_disk = shared_disk or _workers_are_here(options)
-        return Engine(options, False, 0, shared_disk, inherits=_workers_get_environment(options))
+        return _remote_engine(options, shared_disk)
     _refuse_threads(options)
-    return Engine(options, True, 0, True)
+    return Engine(name="FnApiRunner", options=options)
+
+
+def _remote_engine(options: PipelineOptions, shared_disk: bool) -> Engine:
+    """Returns the engine of a runner elsewhere.
+
+    Args:
+        options: the pipeline's options.
+        shared_disk: whether its workers are said to see this machine's paths; those on this machine do.
+    """
+    name = str(options.view_as(StandardOptions).runner)
+    return Engine(
+        name=name,
+        local=False,
+        shares_disk=shared_disk or _workers_are_here(options),
+        spills=short_name(name) not in _SHUFFLE_BEST,
+        buffers_bundles=short_name(name) in _BUFFER_BUNDLES,
+        options=options,
+        inherits=_workers_get_environment(options),
+    )
 
 
 def runs_here(pipeline: beam.Pipeline) -> bool:

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -62,10 +61,9 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    prepared = prepare(builder, options)
-    engine, publication, resumable = prepared.engine, prepared.publication, prepared.resumable
+    engine, publication, resumable = prepare(builder, options)
     spilled = publication.spill_dir
-    transport = engine.transport(spilled, options.engine.block_size)
+    transport = engine.transport(spilled, options.engine)
 
     def build(pipeline: beam.Pipeline) -> int | None:
         """Applies the transforms; returns the number of units to read, None if a transform is the source."""
@@ -100,25 +98,11 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
     return publication.target
 
 
-@dataclass(frozen=True)
-class PreparedRun:
-    """A checked run that can start.
+def prepare(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines.Engine, Publication, Resumable]:
+    """Returns the engine and the publication of a run, and what a later run needs to resume it. Changes no file.
 
-    Attributes:
-        engine: the engine of the run.
-        publication: the version to publish.
-        resumable: the information with which a later run can resume this one.
-    """
-
-    engine: engines.Engine
-    publication: Publication
-    resumable: Resumable
-
-
-def prepare(builder: DatasetBuilder, options: BuildOptions) -> PreparedRun:
-    """Returns a run after all checks that need neither a job nor the engine's job service. Changes no file.
-
-    For the arguments and errors see `generate`.
+    It makes all checks that need neither a job nor the engine's job service. For the arguments and errors see
+    `generate`.
     """
     engine, payload = engines.choose_engine(options.engine), options.engine.payload
     engines.refuse_template(engine)
@@ -142,28 +126,12 @@ def prepare(builder: DatasetBuilder, options: BuildOptions) -> PreparedRun:
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=options.engine.spill_dir)
     engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    return PreparedRun(engine, *_find_runs_to_resume(builder, publication, options.resume))
-
-
-def _find_runs_to_resume(
-    builder: DatasetBuilder, publication: Publication, resume: bool | str
-) -> tuple[Publication, Resumable]:
-    """Returns the publication with the failed runs that it continues, and the `Resumable` for runs that continue it.
-
-    Args:
-        builder: the builder, whose fingerprint decides whether finished units can be reused.
-        publication: the announced publication.
-        resume: see `BuildOptions`.
-
-    Raises:
-        ResumeError: see `find_attempts`.
-    """
-    target = storage.url(publication.target)
-    resumable = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
-    if not resume:
-        return publication, resumable
-    attempts, resumable = find_attempts(resumable, publication, resume)
-    return dataclasses.replace(publication, attempts=tuple(attempts)), resumable
+    target, command = storage.url(publication.target), command_to_resume()
+    resumable = Resumable(target, fingerprint(builder), always=bool(options.resume), command=command)
+    if options.resume:
+        attempts, resumable = find_attempts(resumable, publication, options.resume)
+        publication = dataclasses.replace(publication, attempts=tuple(attempts))
+    return engine, publication, resumable
 
 
 def _read_sources(
@@ -201,16 +169,15 @@ def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, S
     Raises:
         BeamDatasetsError: a source is neither Beam's, nor a `SourceUnits`, nor an iterable or a function.
     """
-    unit_sources = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
-    for split, source in unit_sources.items():
-        if not isinstance(source, SourceUnits) and not callable(source):
-            check_iterable(split, source, builder)
-    return {
-        split: source
-        if isinstance(source, SourceUnits)
-        else SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
-        for split, source in unit_sources.items()
-    }
+    units: dict[str, SourceUnits] = {}
+    for split, source in sources.items():
+        if isinstance(source, SourceUnits):
+            units[split] = source
+        elif not isinstance(source, _OF_BEAM):
+            if not callable(source):
+                check_iterable(split, source, builder)
+            units[split] = SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
+    return units
 
 
 def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tuple[Any, Any]]:

@@ -122,19 +122,18 @@ class Materialize(beam.PTransform):
         )
         for note in self._job.notes:
             warnings.warn(note, stacklevel=2)
-        self._payload = payload
-        self._spill_dir = spill_dir
-        self._block_size = block_size
-        self._shared_disk = shared_disk
+        self._options = EngineOptions(
+            payload=payload, spill_dir=spill_dir, block_size=block_size, shared_disk=shared_disk
+        )
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the version is free and the workers reach all places, and builds the flow."""
-        engine = engines.engine_at_start(begin, self, self._shared_disk)
-        publication = _announce(self._job, engine, self._payload, self._spill_dir)
+        engine = engines.engine_at_start(begin, self, self._options.shared_disk)
+        publication = _announce(self._job, engine, self._options)
         publication = replace(publication, is_reserved=False)
         reserve(begin.pipeline, publication)
         publication = replace(publication, inputs_of=self._job.inputs_of)
-        return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._block_size))
+        return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._options))
 
 
 def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
@@ -151,21 +150,21 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
         ValueError: an option is unusable.
     """
     engine = engines.choose_engine(options)
-    publication = replace(_announce(job, engine, options.payload, options.spill_dir), is_awaited=engine.waits)
+    publication = replace(_announce(job, engine, options), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
         publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
-        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, options.block_size))
+        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, options))
 
     run_publishing(engine, publication, build, progress)
     return publication.target
 
 
-def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
+def _announce(job: Job, engine: engines.Engine, options: EngineOptions) -> Publication:
     """Returns the publication, after checking it; see `materializing.plan.announce`."""
     engines.refuse_template(engine)
-    publication = announce(job, engine, engine.name, payload, spill_dir)
+    publication = announce(job, engine, options)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
     places = {engines.TARGET: publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)
@@ -328,7 +327,7 @@ class _ReadBlocks(beam.DoFn):
 
     def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
         """Yields the blocks of a range, each followed by its tagged histogram, then the number tagged `_NUMBERS`."""
-        record_range, block_size = ranges[number], self._transport.bytes_per_block
+        record_range, block_size = ranges[number], self._transport.block_size
         for block in blocks(record_range, *self._options, block_size=block_size, spill_dir=self._transport.spill_dir):
             yield block.sent
             yield histogram_output(block.loaded, self._hash_shift)

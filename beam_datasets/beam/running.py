@@ -148,7 +148,7 @@ def run_publishing(
             engines.check_staging(pipeline, publication)
         report = progress if engine.local else None
         watching = watch(publication.staging_dir, publication.spill_dir, report, num_units)
-        with engines.pickle_module_by_value(None if engine.local else sent_along):
+        with contextlib.nullcontext() if engine.local else engines.pickle_module_by_value(sent_along):
             outcome = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
         if engine.waits:
             check_visible(publication)

@@ -22,7 +22,7 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_datasets import catalog, storage
 from beam_datasets.beam import encode
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, in_window
+from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodePairs, EncodeUnits, UnitReader, in_window
 from beam_datasets.beam.engine import Transport
 from beam_datasets.beam.failures import tell_facts
 from beam_datasets.errors import BeamDatasetsError
@@ -42,7 +42,7 @@ from beam_datasets.generate.blocks import (
 )
 from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.merge import merge_blocks
-from beam_datasets.generate.options import ShardingOptions
+from beam_datasets.generate.options import EngineOptions, ShardingOptions
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.generate.units import ShardRecords, SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
@@ -140,10 +140,9 @@ class WriteDataset(beam.PTransform):
             ignore_duplicates=ignore_duplicates,
             ordered=self._info.disable_shuffling,
         )
-        self._payload = payload
-        self._spill_dir = spill_dir
-        self._block_size = block_size
-        self._shared_disk = shared_disk
+        self._options = EngineOptions(
+            payload=payload, spill_dir=spill_dir, block_size=block_size, shared_disk=shared_disk
+        )
 
     def expand(self, examples: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
         """Checks that the version is free and the workers reach its place, and builds the flow."""
@@ -151,7 +150,7 @@ class WriteDataset(beam.PTransform):
         for name in splits:
             check_split_name(name, reserved=RESERVED_SPLITS)
         pipeline = next(iter(splits.values())).pipeline
-        engine = engines.engine_of(pipeline, shared_disk=self._shared_disk)
+        engine = engines.engine_of(pipeline, shared_disk=self._options.shared_disk)
         engines.refuse_template(engine)
         publication = publishing.announce(
             self._info,
@@ -160,11 +159,13 @@ class WriteDataset(beam.PTransform):
             runner=engine.name,
             builder=_BUILDER,
         )
-        spill_dir = choose_spill_dir(engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir)
+        spill_dir = choose_spill_dir(
+            engine, publication.staging_dir, payload=self._options.payload, spill_dir=self._options.spill_dir
+        )
         engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spill_dir})
         publication = dataclasses.replace(publication, spill_dir=spill_dir, is_reserved=False)
         reserve(pipeline, publication)
-        return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._block_size))
+        return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._options))
 
 
 @dataclass
@@ -183,8 +184,8 @@ class WriteExamples(beam.PTransform):
     """
 
     publication: publishing.Publication
-    sharding: ShardingOptions = field(default_factory=ShardingOptions)
-    transport: Transport = field(default_factory=engines.Transport)
+    sharding: ShardingOptions
+    transport: Transport
     readers: Mapping[str, UnitReader] = field(default_factory=dict)
     splits: Sequence[str] = ()
     checksums: SourceUnits | None = None
@@ -243,7 +244,7 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        encoder = EncodeBlocks(split, self.publication.info.features, self.transport, shift, reports=True)
+        encoder = EncodePairs(split, self.publication.info.features, self.transport, shift)
         return [examples | f"Encode {split}" >> encode.with_histograms(beam.ParDo(encoder))]
 
 
@@ -320,21 +321,16 @@ def _route_blocks(
     if not max_levels:
         return blocks | "Route" >> beam.ParDo(_Route(transport.spill_dir), plan).with_output_types(groups), ()
 
-    def typed(function: beam.DoFn, **others: Any) -> Any:
-        """Returns a ParDo of the function with the plan as side input and the outputs `groups`, `_RUNS` and `others`.
-
-        Args:
-            function: the DoFn.
-            **others: further tagged outputs: tag -> type of the elements.
-        """
-        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs}, **others)
-        return route.with_outputs(_RUNS, *others, main="groups")
+    def typed(function: beam.DoFn) -> Any:
+        """Returns a ParDo of the function with the plan as side input and the outputs `groups`, `_RUNS` and `_DONE`."""
+        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs, _DONE: storage.Requests})
+        return route.with_outputs(_RUNS, _DONE, main="groups")
 
     routed = blocks | "Route" >> typed(_Route(transport.spill_dir))
     group_outputs, merges = [routed.groups], []
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
-        routed = tasks | f"Merge{level}" >> typed(_Merge(transport.spill_dir, level + 1), **{_DONE: storage.Requests})
+        routed = tasks | f"Merge{level}" >> typed(_Merge(transport.spill_dir, level + 1))
         group_outputs.append(routed.groups)
         merges.append(routed[_DONE])
     return group_outputs | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
@@ -448,9 +444,9 @@ def _of_split(key: tuple[str, int], counts: Histogram) -> tuple[str, Histogram]:
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
     """Returns (split, histogram) without keys: only the libraries, the number of blocks and the requests are kept."""
-    nothing = histograms.merge([])
-    kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
-    return split, dataclasses.replace(nothing, **kept)
+    return split, dataclasses.replace(
+        histograms.EMPTY, libraries=counts.libraries, num_blocks=counts.num_blocks, requests=counts.requests
+    )
 
 
 def _count_distinct(blocks: beam.PCollection, counts: beam.PCollection) -> beam.PCollection:
@@ -603,7 +599,7 @@ def _join(
 
 def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     """Adds what this process has done since it last counted to the shard."""
-    return dataclasses.replace(shard, requests=shard.requests.plus(encode.count_requests()))
+    return dataclasses.replace(shard, requests=storage.sum_requests([shard.requests, encode.count_requests()]))
 
 
 Shards = list[shard_writer.WrittenShard]
@@ -612,17 +608,12 @@ Decided = tuple[publishing.Publication, Decision]
 
 def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
     """Publishes the shards and returns the published directory; see `publishing.publish`."""
-    return _finish_publishing(publication, publishing.publish(publication, _with_merge_counts(plan, merges), shards))
+    return publishing.publish(publication, plan, shards, merges)
 
 
 def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
     """Returns (publication, decision about the run); see `publishing.decide`."""
-    return publication, publishing.decide(publication, _with_merge_counts(plan, merges), shards)
-
-
-def _with_merge_counts(plan: Any, merges: Sequence[storage.Requests]) -> Any:
-    """Returns the plan with what merging has read and written, if anything was merged."""
-    return dataclasses.replace(plan, requests=storage.sum_requests([plan.requests, *merges])) if merges else plan
+    return publication, publishing.decide(publication, plan, shards, merges)
 
 
 def _files_of(decided: Decided) -> Iterator[StagedFile]:
@@ -643,11 +634,4 @@ def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
 
 def _make_visible(decided: Decided, _: Any) -> str:
     """Makes the directory of (publication, decision) visible and returns it; `_` is ignored, and delays the call."""
-    return _finish_publishing(decided[0], publishing.make_visible(*decided))
-
-
-def _finish_publishing(publication: publishing.Publication, directory: str) -> str:
-    """Removes the intermediate files, unless the launcher awaits the job and removes them; returns the directory."""
-    if not publication.is_awaited:
-        publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
-    return directory
+    return publishing.make_visible(*decided)

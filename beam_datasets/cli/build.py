@@ -200,9 +200,9 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
         sharding, engine = ShardingOptions.of(**given(parsed, ShardingOptions)), engine_options(parsed, beam_options)
-        prepared = prepare(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
-        if not prepared.engine.local:
-            check_servers(prepared.engine.options, wait=prepared.engine.waits)
+        chosen, *_ = prepare(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
+        if not chosen.local:
+            check_servers(chosen.options, wait=chosen.waits)
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:

@@ -52,12 +52,12 @@ def command_of(name: str, file: str) -> Command:
     return command
 
 
-def _builders(**_: Any) -> list[str]:
+def _builders(**_: object) -> list[str]:
     """Returns the datasets and formats that `build` knows by name."""
     return [*catalog.registered(), *known_names()]
 
 
-def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
+def _datasets(prefix: str, parsed_args: Any, **_: object) -> Iterator[str]:
     """Yields the names of the datasets in the data_dir, and the versions of those with which `prefix` begins.
 
     Args:
@@ -74,7 +74,7 @@ def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
                 yield from catalog.list_published(name, root)
 
 
-def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+def _splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     """Returns completions of a split expression: ['train=a+train', 'train=a+test'] for the typed text `train=a+t`.
 
     Args:
@@ -85,7 +85,7 @@ def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     return [prefix_of_split + split for info in _infos(parsed_args) for split in info.splits]
 
 
-def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+def _features(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     """Returns completions of a list of features: ['a,a', 'a,b'] for the typed text `a,`; see `_splits`."""
     from beam_datasets.features.trees import iter_nested_features, join_steps
 

@@ -187,7 +187,7 @@ class _Site:
         page = self._templates.get_template(f"{template}.html", globals={"url_for": url_for, "MAX_SHOWN": MAX_SHOWN})
         self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
 
-    def media(self, name: str, split: str, index: int, path: str, item: int, **_: Any) -> str:
+    def media(self, name: str, split: str, index: int, path: str, item: int, **_: object) -> str:
         """Writes a small image or a sound, and returns its path in the version's folder; '' for a damaged image.
 
         Args:

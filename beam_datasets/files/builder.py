@@ -439,10 +439,6 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
-    def _complete_options(self, options: BuildOptions) -> BuildOptions:
-        """Returns the options with `counters=log_left_out`, which logs the rows that were left out, unless given."""
-        return options if options.counters else replace(options, counters=log_left_out)
-
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory; adds the rows left out to its run.json.
 
@@ -452,10 +448,9 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         bad_rows: list[dict[str, Any]] = []
 
         def keep(counters: Mapping[str, Any]) -> None:
-            """Keeps the counts of bad rows, and passes all counters on."""
+            """Keeps the counts of bad rows, and passes all counters on, or logs the rows that were left out."""
             bad_rows.extend(left_out(counters))
-            if options.counters:
-                options.counters(counters)
+            (options.counters or log_left_out)(counters)
 
         try:
             directory = super()._generate_version(replace(options, counters=keep), overwrite=overwrite)
@@ -561,7 +556,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             parse_field(spec)
         super().__init__(**common)
 
-    def _complete_options(self, options: BuildOptions) -> BuildOptions:
+    def _with_inputs(self, options: BuildOptions) -> BuildOptions:
         """Returns the options with `inputs` and `checksums`, which inputs.json records.
 
         `inputs` are the files that are read, and `checksums` the `SourceUnits` that compute their checksums on
@@ -570,10 +565,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
-        source_units = (
-            SourceUnits(files, _checksum_of) if self._trial_examples is None else None
-        )  # a trial reads few rows
-        return replace(super()._complete_options(options), inputs=inputs, checksums=source_units)
+        is_trial = self._trial_examples is not None  # which reads few rows
+        checksums = None if is_trial else SourceUnits(files, _checksum_of)
+        return replace(options, inputs=inputs, checksums=checksums)
 
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory.
@@ -582,7 +576,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             DuplicateKeyError: two rows have the same key; the message contains the files and lines.
         """
         try:
-            return super()._generate_version(options, overwrite=overwrite)
+            return super()._generate_version(self._with_inputs(options), overwrite=overwrite)
         except DuplicateKeyError as error:
             if self._key is None:
                 raise

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import os
 import struct
 import tempfile
 import uuid
@@ -33,6 +32,7 @@ from beam_datasets.errors import (
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.histogram import Histogram, count_keys
+from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.runs import SPILL_SUFFIX
 from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
@@ -238,23 +238,32 @@ class BlockCollector:
             yield task, SpilledBlocks(blocks[0][0].split, path, start, stop)
 
 
-def check_payload(payload: str | None) -> None:
-    """Checks the option `payload`, which selects how records are sent to the shards.
+@dataclass(frozen=True)
+class Workers:
+    """The processes that write a dataset; by default, this process alone.
 
-    Raises:
-        ValueError: `payload` is neither 'inline' nor 'spilled' nor None.
+    Attributes:
+        name: name of the runner.
+        local: whether they are processes of this machine that end with this one.
+        shares_disk: whether they see this machine's files.
+        spills: whether payload is spilled by default.
+        buffers_bundles: whether the output of a bundle is kept in memory until the bundle ends.
     """
-    if payload not in (None, "inline", "spilled"):
-        raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
+
+    name: str = IN_PROCESS
+    local: bool = True
+    shares_disk: bool = True
+    spills: bool = True
+    buffers_bundles: bool = False
 
 
-def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
+def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
     """Returns the directory that gets this run's spilled payload; None where it travels inline.
 
     It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
 
     Args:
-        workers: the processes that write and read the files: an `Engine`, or the same attributes of this process.
+        workers: the processes that write and read the files.
         staging_dir: staging directory of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
         spill_dir: the requested directory; None for beside the staging directory, or this machine's directory for
@@ -262,17 +271,13 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
             options.
 
     Raises:
-        TypeError: `spill_dir` is not a path.
-        ValueError: `payload` is something else, or does not suit the engine; no file can be written in `spill_dir`.
+        ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.
     """
-    check_payload(payload)
     if payload == "inline" and workers.buffers_bundles:
         raise ValueError(
             "payload is 'inline'; expected 'spilled' or None for this engine. It would keep all records that a slot "
             "encodes in memory, or hang: in batch, a bundle is all that a slot does in a stage."
         )
-    if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
-        raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {spill_dir!r}.")
     if not (workers.spills if payload is None else payload == "spilled"):
         return None
     if workers.local and storage.is_remote(staging_dir):

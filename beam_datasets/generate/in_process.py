@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,12 @@ from beam_datasets.generate.blocks import (
     BlockBuilder,
     BlockCollector,
     NewBlock,
+    Workers,
     choose_spill_dir,
     histogram_of,
 )
 from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import Plan
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
 from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together, what_raised
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 16 << 20
 _HISTOGRAMS_MERGED = 64  # together
-
-
-@dataclass(frozen=True)
-class ThisProcess:
-    """This process in place of an `Engine`; see `choose_spill_dir`."""
-
-    local: bool = True
-    spills: bool = True
-    buffers_bundles: bool = False
-    shares_disk: bool = True
 
 
 def generate(
@@ -71,8 +61,9 @@ def generate(
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    publication = publishing.announce(info, info.data_dir, sharding=sharding, runner=IN_PROCESS, builder=builder)
-    spill_dir = choose_spill_dir(ThisProcess(), publication.staging_dir, payload=None, spill_dir=None)
+    workers = Workers()
+    publication = publishing.announce(info, info.data_dir, sharding=sharding, runner=workers.name, builder=builder)
+    spill_dir = choose_spill_dir(workers, publication.staging_dir, payload=None, spill_dir=None)
     publication = replace(publication, spill_dir=spill_dir)
     destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered)
     libraries: set[str] = set()

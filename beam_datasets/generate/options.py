@@ -5,6 +5,7 @@ Public functions have an argument for each of them, and pass them on as these cl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,17 +48,20 @@ class ShardingOptions:
         """Converts the numbers to int and checks the fields.
 
         Raises:
+            TypeError: a value has another type.
             ValueError: a number is out of range, or `min_shard_size` exceeds `max_shard_size`.
         """
-        self._take_integers()
         for name in ("ignore_duplicates", "ordered", "skip_empty_splits"):
             object.__setattr__(self, name, boolean(name, getattr(self, name)))
-        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        for count in counts:
-            if count is not None and count < 1:
-                raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
-            if count is not None and count > MAX_SHARDS:
-                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,} for all splits together.")
+        for name in ("min_shard_size", "max_shard_size", "max_examples_per_split"):
+            if getattr(self, name) is not None:  # as int: JSON cannot store NumPy's
+                object.__setattr__(self, name, integer(name, getattr(self, name)))
+        if isinstance(self.num_shards, Mapping):
+            object.__setattr__(
+                self, "num_shards", {split: _check_count(split, n) for split, n in self.num_shards.items()}
+            )
+        else:
+            object.__setattr__(self, "num_shards", _check_count(None, self.num_shards))
         if not 0 < self.min_shard_size <= self.max_shard_size:
             raise ValueError(
                 f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
@@ -73,24 +77,6 @@ class ShardingOptions:
         """The largest number of shards that is asked for; 0 for none."""
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         return max(filter(None, counts), default=0)
-
-    def _take_integers(self) -> None:
-        """Converts all numbers to int: JSON cannot store NumPy's."""
-        names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        integers: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
-        if isinstance(self.num_shards, Mapping):
-            counts = self.num_shards.items()
-            if invalid_names := [split for split in self.num_shards if not isinstance(split, str)]:
-                raise TypeError(
-                    f"num_shards must be an int or {{split name: int}}, but {invalid_names[0]!r} is not a str."
-                )
-            integers["num_shards"] = {
-                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in counts
-            }
-        else:
-            integers["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
-        for name, value in integers.items():
-            object.__setattr__(self, name, value)
 
     @classmethod
     def of(
@@ -133,9 +119,27 @@ class ShardingOptions:
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
-def _check_optional_integer(name: str, value: Any) -> int | None:
-    """Returns None or the value as an int; `name` is the option in the error that `integer` raises."""
-    return None if value is None else integer(name, value)
+def _check_count(split: Any, count: Any) -> int | None:
+    """Returns the number of shards that is asked for as an int; None if the size rule chooses.
+
+    Args:
+        split: name of the split; None for all.
+        count: the number, or None.
+
+    Raises:
+        TypeError: the name is not a str, or the number not an integer.
+        ValueError: the number is not in [1, `MAX_SHARDS`].
+    """
+    if split is not None and not isinstance(split, str):
+        raise TypeError(f"num_shards must be an int or {{split name: int}}, but {split!r} is not a str.")
+    if count is None:
+        return None
+    number = integer("num_shards" if split is None else f"num_shards[{split!r}]", count)
+    if number < 1:
+        raise ValueError(f"num_shards is {number}; give at least 1, or None to let the size rule choose.")
+    if number > MAX_SHARDS:
+        raise ValueError(f"num_shards is {number:,}; give at most {MAX_SHARDS:,} for all splits together.")
+    return number
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,10 @@ class EngineOptions:
         block_size: approximate bytes of the blocks in which records are sorted and sent; None for the default.
         shared_disk: whether the workers of a remote runner see this machine's paths.
         wait: whether to wait for the end of the job.
+
+    Raises:
+        TypeError: an option but `beam_options` is of another type.
+        ValueError: `payload` or `block_size` is something else.
     """
 
     beam_options: Any | Sequence[str] | None = None
@@ -161,6 +169,25 @@ class EngineOptions:
     block_size: int | None = None
     shared_disk: bool = False
     wait: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the fields, and converts numbers and bools to those of Python.
+
+        Raises:
+            TypeError: a field but `beam_options` has another type.
+            ValueError: `payload` or `block_size` is something else.
+        """
+        for name in ("shared_disk", "wait"):
+            object.__setattr__(self, name, boolean(name, getattr(self, name)))
+        if self.num_workers is not None:
+            object.__setattr__(self, "num_workers", integer("num_workers", self.num_workers))
+        if self.block_size is not None:
+            block_size = integer("block_size", self.block_size, at_least=1, at_most=2**62)
+            object.__setattr__(self, "block_size", block_size)
+        if self.payload not in (None, "inline", "spilled"):
+            raise ValueError(f"payload is {self.payload!r}; expected 'inline', 'spilled' or None.")
+        if self.spill_dir is not None and not isinstance(self.spill_dir, (str, os.PathLike)):
+            raise TypeError(f"spill_dir must be a path, as str or os.PathLike, or None, not {self.spill_dir!r}.")
 
     @property
     def asks_for_beam(self) -> bool:

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import operator
 import os
 import platform
 import resource
@@ -341,13 +342,19 @@ def _give_up(run: Run, error: BaseException) -> None:
             raise  # else the run's own error is what matters; gc finds what is left
 
 
-def publish(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> str:
+def publish(
+    publication: Publication,
+    plan: Any,
+    shards: Sequence[WrittenShard],
+    merges: Sequence[storage.Requests] = (),
+) -> str:
     """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
 
     Args:
         publication: the announced publication.
         plan: with `splits`, in their order, each of which has `split`, `num_shards` and `num_examples`.
         shards: all that was written, in any order.
+        merges: I/O counts of processes that merged blocks.
 
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
@@ -355,13 +362,18 @@ def publish(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
         AbandonedError: this run was given up.
         ResultKeptError: the version is too low for the changes of the data.
     """
-    decision = decide(publication, plan, shards)
+    decision = decide(publication, plan, shards, merges)
     if publication.is_remote:
         runs.commit_all(publication, decision)
     return make_visible(publication, decision)
 
 
-def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
+def decide(
+    publication: Publication,
+    plan: Any,
+    shards: Sequence[WrittenShard],
+    merges: Sequence[storage.Requests] = (),
+) -> Decision:
     """Checks that all shards are staged, writes the metadata, and decides that this run publishes.
 
     On an object store the files of the decision are to be committed next. The decision has no files if this run has
@@ -372,24 +384,29 @@ def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) 
     """
     if not publication.is_published:
         try:
-            return _decide(publication, plan, shards)
+            return _decide(publication, plan, shards, merges)
         except (AlreadyPublishedError, LostExamplesError, StorageError):
             if not publication.is_published:  # else another attempt was faster, and has deleted the staged files
                 raise
     return Decision(publication.job, runs.PUBLISH)
 
 
-def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
+def _decide(
+    publication: Publication, plan: Any, shards: Sequence[WrittenShard], merges: Sequence[storage.Requests]
+) -> Decision:
     """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision.
 
-    Args:
-        publication: the announced version.
-        plan: plan of the run; `plan.splits` has the number of shards and examples of each split.
-        shards: the written shards of all splits, in any order.
+    For the arguments see `publish`.
     """
     if publication.is_remote:
         runs.reserve(publication)
-    columns = {split.split: _make_shard_columns(split, shards) for split in plan.splits}
+    columns = {}
+    for split in plan.splits:
+        rows = [
+            (shard.num_examples, shard.num_bytes, shard.file_bytes, shard.crc32c, shard.index_crc32c)
+            for shard in complete_split(split, shards)
+        ]
+        columns[split.split] = ShardColumns(*map(list, zip(*rows, strict=True)))
     texts = _make_metadata_files(publication, columns)
     libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
     manifest = Manifest(
@@ -403,8 +420,9 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
         source=publication.source,
     )
     encoding = getattr(plan, "requests", storage.Requests())  # only plans of encoded examples have any
-    requests = storage.sum_requests([encoding, storage.take_requests(), *(shard.requests for shard in shards)])
-    texts |= {RUN_FILE: _run_report(publication, columns, requests), MANIFEST_FILE: manifest.to_text().encode()}
+    requests = [encoding, storage.take_requests(), *merges, *(shard.requests for shard in shards)]
+    texts[RUN_FILE] = _run_report(publication, shards, storage.sum_requests(requests))
+    texts[MANIFEST_FILE] = manifest.to_text().encode()
     if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):
         texts[INPUTS_FILE] = inputs.to_text().encode()
     written: dict[str, tuple[int | None, int]]
@@ -519,14 +537,16 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     """
     root = run.staging_dir
     folder = shard_writer.new_dir(root)
+    staged: dict[str, tuple[int | None, int]] = {}
     for name, text in texts.items():
         storage.write_bytes(storage.join(folder, name), text)
-    metadata = {storage.join(folder, name): (len(text), crc32c(text)) for name, text in texts.items()}
+        staged[storage.join(folder, name)[len(root) + 1 :]] = len(text), crc32c(text)
+    for path, facts in written.items():
+        staged[path[len(root) + 1 :]] = facts
     try:
         sizes = storage.file_sizes(root)
     except FileNotFoundError:
         sizes = {}
-    staged = {path[len(root) + 1 :]: facts for path, facts in {**metadata, **written}.items()}
     wrong = sorted(path for path, (size, _) in staged.items() if path not in sizes or size not in (None, sizes[path]))
     if wrong:
         raise LostExamplesError(
@@ -565,6 +585,8 @@ def make_visible(publication: Publication, decision: Decision) -> str:
         runs.complete(publication, decision)
     else:
         _rename(publication, decision)
+    if not publication.is_awaited:  # else while the engine may run earlier stages again
+        remove_intermediate(publication)
     return publication.target
 
 
@@ -596,7 +618,7 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         LostExamplesError: a file was removed or changed.
     """
     sizes = {file.name: file.num_bytes for file in files}
-    taken, new_dir = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
+    taken, new_dir = f"{run.staging_dir}.{uuid.uuid4().hex[:8]}", f"{run.staging_dir}.{uuid.uuid4().hex[:8]}"
     _remove_extra_files(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
@@ -767,21 +789,15 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     Raises:
         LostExamplesError: a shard is missing or was written twice, or the shards have another number of examples.
     """
-    split_shards = sorted((shard for shard in shards if shard.split == split.split), key=lambda shard: shard.shard)
-    written = sum(shard.num_examples for shard in split_shards)
-    if [shard.shard for shard in split_shards] != list(range(split.num_shards)) or written != split.num_examples:
+    split_shards = sorted([shard for shard in shards if shard.split == split.split], key=operator.attrgetter("shard"))
+    numbers, written = [shard.shard for shard in split_shards], sum(shard.num_examples for shard in split_shards)
+    if numbers != list(range(split.num_shards)) or written != split.num_examples:
         raise LostExamplesError(
             f"split {split.split!r}: {len(split_shards)} shards with {written} examples were written, planned were "
             f"{split.num_shards} with {split.num_examples}. The engine lost or doubled some; nothing was published. "
             "Run it again."
         )
     return split_shards
-
-
-def _make_shard_columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
-    """Returns the columns of the manifest for a split's shards; see `complete_split` for arguments and errors."""
-    split_shards = complete_split(split, shards)
-    return ShardColumns(*([getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)))
 
 
 def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
@@ -791,23 +807,23 @@ def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardCo
         "features.json": feature_trees.to_json_text(features),
         **features.label_files(),
         **publication.info.extra_files(),
+        INFO_FILE: publication.info.to_json_text(
+            {split: (list(c.num_examples), sum(c.num_bytes)) for split, c in columns.items()}
+        ),
     }
-    texts["dataset_info.json"] = publication.info.to_json_text(
-        {split: (list(c.num_examples), sum(c.num_bytes)) for split, c in columns.items()}
-    )
     return {name: text.encode() for name, text in texts.items()}
 
 
-def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], requests: storage.Requests) -> bytes:
+def _run_report(publication: Publication, shards: Sequence[WrittenShard], requests: storage.Requests) -> bytes:
     """Returns run.json: times, sizes and resources of the run, as JSON.
 
     Args:
         publication: the announced version, with the start of the run.
-        columns: split -> facts about its shards.
+        shards: the written shards of all splits.
         requests: I/O counts of the run.
     """
     seconds = time.time() - publication.owner.started
-    examples = sum(sum(c.num_examples) for c in columns.values())
+    examples = sum(shard.num_examples for shard in shards)
     report = {
         **_engine_report(publication),
         "job": publication.job,
@@ -815,11 +831,16 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
         "started": publication.owner.started,
         "seconds": round(seconds, 3),
         "examples": examples,
-        "shards": sum(len(c.num_examples) for c in columns.values()),
+        "shards": len(shards),
         "worker_bytes": _peak_memory(),  # of the process that publishes
-        "bytes": sum(sum(c.num_bytes) for c in columns.values()),
+        "bytes": sum(shard.num_bytes for shard in shards),
         "examples_per_second": round(examples / max(seconds, 1e-9), 1),
-        "storage": {name: count for name, count in requests._asdict().items() if name != "core_seconds"},
+        "storage": {
+            "reads": requests.reads,
+            "bytes_read": requests.bytes_read,
+            "writes": requests.writes,
+            "bytes_written": requests.bytes_written,
+        },
         "core_hours": round(requests.core_seconds / 3600, 6),
         "python": platform.python_version(),
         "machine": platform.platform(),

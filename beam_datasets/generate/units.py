@@ -8,6 +8,7 @@ harm: of several checkpoints with a common unit, one is used.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -419,46 +420,36 @@ def fingerprint(builder: Any) -> dict[str, str]:
     an entry such as `{"api_token": ...}`, only a digest, because resume.json stays on the disk if the run is killed).
     Paths are left out.
     """
-    cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
-    excluded_names = {*cached, "_root", "_downloads", "_download_root", "download_size"}
-    arguments = {
-        name: _digest(_describe_contents(value).encode()) if _is_secret(name) else _describe_value(value)
-        for name, value in vars(builder).items()
-        if name not in excluded_names
-    }
+    excluded_names = {"_root", "_downloads", "_download_root", "download_size"}
+    for kind in type(builder).__mro__:
+        attributes = vars(kind).items()
+        excluded_names.update(name for name, value in attributes if isinstance(value, functools.cached_property))
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
-    libraries = {name: version for name in _CODECS if (version := _library_version(name))}
-    return {
-        "beam_datasets": __version__,
-        "python": ".".join(map(str, sys.version_info[:2])),
-        **{f"library {name}": version for name, version in libraries.items()},
-        "features": _digest(schema.encode()),
-        "disable_shuffling": str(builder.info.disable_shuffling),
-        **{
-            f"code of {name}": digest
-            for kind in _classes_of_builder(builder, features)
-            for name, digest in _modules(kind)
-        },
-        **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
-    }
+    facts = {"beam_datasets": __version__, "python": ".".join(map(str, sys.version_info[:2]))}
+    for library in _CODECS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            facts[f"library {library}"] = importlib.metadata.version(library)
+    facts["features"] = _digest(schema.encode())
+    facts["disable_shuffling"] = str(builder.info.disable_shuffling)
+    classes = {type(builder)}
+    for _, _, feature in iter_nested_features(features):
+        connector = strip_sequences(feature)
+        classes.add(type(getattr(connector, "connector", connector)))
+    for kind in classes:
+        for module, digest in _modules(kind):
+            facts[f"code of {module}"] = digest
+    for name, value in vars(builder).items():
+        if name not in excluded_names:
+            text = _digest(_describe_contents(value).encode()) if _is_secret(name) else _describe_value(value)
+            facts[f"argument {name.lstrip('_')}"] = text
+    return facts
 
 
 def _is_secret(name: str) -> bool:
     """Returns whether the name of an argument or an option is that of a credential."""
     return any(word in name.lower() for word in _SECRETS)
-
-
-def _classes_of_builder(builder: Any, features: Any) -> set[type]:
-    """Returns the classes of a builder and of its features."""
-    connectors = [strip_sequences(feature) for _, _, feature in iter_nested_features(features)]
-    return {type(builder), *(type(getattr(feature, "connector", feature)) for feature in connectors)}
-
-
-def _is_cached(value: Any) -> bool:
-    """Returns whether an attribute of a class is a `functools.cached_property`."""
-    return isinstance(value, functools.cached_property)
 
 
 def _modules(kind: type) -> Iterator[tuple[str, str]]:
@@ -532,14 +523,6 @@ def _describe_contents(value: Any, *, with_secrets: bool = True) -> str:
         return f"{type(value).__name__} {_digest(pickle.dumps(value))}"
     except Exception:  # whatever the value's own code raises
         return f"{type(value).__name__} of process {os.getpid()} at {time.time()}"  # differs from every other
-
-
-def _library_version(library: str) -> str | None:
-    """Returns the version of an installed distribution package, such as "2.1.0"; None if it is not installed."""
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _digest(content: bytes) -> str:

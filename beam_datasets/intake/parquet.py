@@ -341,22 +341,33 @@ class ParquetContent:
 
         if self._seconds_of_group is None or self._seconds_of_group[0] != group:
             with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
-                file = _open_parquet(pq, stream, coerce_int96_timestamp_unit="s")
+                file = _open_parquet(pq, stream, int96_unit="s")
                 self._seconds_of_group = group, file.read_row_group(group, columns=self.int96_columns)
         return self._seconds_of_group[1]
 
     _seconds_of_group: tuple[int, Any] | None = None
 
 
-def _open_parquet(pq: Any, stream: Any, **options: Any) -> Any:
+def _open_parquet(
+    pq: Any, stream: Any, *, metadata: Any = None, pre_buffer: bool = True, int96_unit: str | None = None
+) -> Any:
     """Opens a Parquet file so that page checksums are verified.
 
     Args:
         pq: the module `pyarrow.parquet`.
         stream: the opened file.
-        **options: further arguments of `ParquetFile`.
+        metadata: the metadata of the file, if it is known already.
+        pre_buffer: whether the bytes of a row group are read together, ahead.
+        int96_unit: the unit of INT96 times; None for nanoseconds.
     """
-    return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
+    return pq.ParquetFile(
+        stream,
+        page_checksum_verification=True,
+        arrow_extensions_enabled=True,
+        metadata=metadata,
+        pre_buffer=pre_buffer,
+        coerce_int96_timestamp_unit=int96_unit,
+    )
 
 
 def _read_row_group(file: Any, group: int, names: Sequence[str], values_per_row: int) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.arguments import integer, shown
+from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
@@ -26,10 +26,9 @@ from beam_datasets.features.trees import (
     strip_sequences,
 )
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import check_payload, choose_spill_dir
-from beam_datasets.generate.in_process import BLOCK_SIZE, ThisProcess, write_blocks
+from beam_datasets.generate.blocks import Workers, choose_spill_dir
+from beam_datasets.generate.in_process import BLOCK_SIZE, write_blocks
 from beam_datasets.generate.options import EngineOptions, ShardingOptions
-from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import Plan, choose_shards
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication
@@ -97,8 +96,7 @@ class Job:
         Raises:
             MetadataError: an index of a source is damaged.
         """
-        repeats_by_split = {split.name: find_repeats(split) for split in self.splits}
-        return {name: repeats for name, repeats in repeats_by_split.items() if repeats is not None}
+        return {split.name: repeats for split in self.splits if (repeats := find_repeats(split)) is not None}
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -489,37 +487,33 @@ _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the dig
 MAX_THREADS = 8
 
 
-def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir: str | None) -> Publication:
+def announce(job: Job, workers: Workers, options: EngineOptions) -> Publication:
     """Returns the publication, with the directory of intermediate files, after checking it.
 
     Args:
         job: the planned job.
-        workers: see `choose_spill_dir`.
-        runner: name of the runner.
-        payload: how shuffled records are sent: 'inline', 'spilled', or None for the workers' default.
-        spill_dir: directory for intermediate files; None for beside the staging directory.
+        workers: the processes that write it.
+        options: options, of which `payload` and `spill_dir` have a meaning here.
 
     Raises:
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: a split has fewer examples than shards are asked for.
-        ValueError: `payload` or `spill_dir` is unusable.
+        ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.
     """
-    check_payload(payload)  # also if nothing travels
     for split in job.splits:
         job.num_shards(split)  # raises an error if that is impossible
     publication = publishing.announce(
         job.info,
         job.info.data_dir,
         sharding=job.sharding,
-        runner=runner,
+        runner=workers.name,
         builder=_BUILDER,
         source=job.lineage.to_json(),
         notes=job.notes,
     )
     copies = job.reshuffle is None  # then nothing travels, but prepared ranges need a place
-    spilled = choose_spill_dir(
-        workers, publication.staging_dir, payload="spilled" if copies else payload, spill_dir=spill_dir
-    )
+    payload = "spilled" if copies else options.payload
+    spilled = choose_spill_dir(workers, publication.staging_dir, payload=payload, spill_dir=options.spill_dir)
     return replace(publication, spill_dir=None if copies and job.plan else spilled)
 
 
@@ -536,10 +530,8 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    block_size = BLOCK_SIZE
-    if options.block_size is not None:
-        block_size = integer("block_size", options.block_size, at_least=1, at_most=2**62)
-    publication = announce(job, ThisProcess(), IN_PROCESS, options.payload, options.spill_dir)
+    block_size = options.block_size or BLOCK_SIZE
+    publication = announce(job, Workers(), options)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
         publication = replace(publication, inputs_of=job.inputs_of)

@@ -448,6 +448,8 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
     Raises:
         MetadataError: an index is damaged.
     """
+    if len(split.runs) < 2:  # the keys of one run ascend
+        return None
     runs = [
         run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
     ]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import threading
@@ -194,14 +193,10 @@ class Requests(NamedTuple):
     bytes_written: int = 0
     core_seconds: float = 0.0
 
-    def plus(self, other: Requests) -> Requests:
-        """Returns the sums."""
-        return Requests(*map(sum, zip(self, other, strict=True)))  # type: ignore[arg-type]  # the sum of ints is one
-
 
 def sum_requests(requests: Iterable[Requests]) -> Requests:
     """Returns the sum of each count over several `Requests`."""
-    return functools.reduce(Requests.plus, requests, Requests())
+    return Requests(*map(sum, zip(Requests(), *requests, strict=True)))
 
 
 _counted, _taken_seconds = [0, 0, 0, 0], 0.0
