@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
-from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadManager, DownloadSettings, read_checksums
+from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
@@ -664,7 +664,7 @@ class DatasetBuilder:
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
         ]
-        downloads = DownloadManager(self._downloads or self.download_settings())
+        downloads = (self._downloads or self.download_settings()).manager()
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
         self.download_size = downloads.downloaded_size
         splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)

@@ -420,8 +420,8 @@ def fingerprint(builder: Any) -> dict[str, str]:
     an entry such as `{"api_token": ...}`, only a digest, because resume.json stays on the disk if the run is killed).
     Paths are left out.
     """
-    # Where files are does not decide what is in them.
-    excluded_names = {"_root", "_downloads", "_download_root", "download_size"}
+    # Where files are does not decide what is in them, nor does the way in which the version was asked for.
+    excluded_names = {"_root", "_downloads", "_download_root", "download_size", "requested_version"}
     for kind in type(builder).__mro__:
         attributes = vars(kind).items()
         excluded_names.update(name for name, value in attributes if isinstance(value, functools.cached_property))

@@ -70,6 +70,15 @@ def test_how_payload_travels(options, spilled):
         assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
 
 
+@pytest.mark.parametrize(
+    "option, error",
+    [({"payload": "both"}, ValueError), ({"block_size": 0}, ValueError), ({"spill_dir": 3}, TypeError)],
+)
+def test_transforms_refuse_unusable_options_when_they_are_made(tmp_path, option, error):
+    with pytest.raises(error, match=next(iter(option))):
+        WriteDataset("n", {"n": np.int64}, data_dir=tmp_path, **option)
+
+
 def test_the_largest_block_is_one_of_all_records(tmp_path):
     built = [Numbers(data_dir=tmp_path / str(size)).build(num_workers=1, block_size=size) for size in (100, 2**62)]
     assert digests(built[0]) == digests(built[1])

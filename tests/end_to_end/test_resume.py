@@ -372,3 +372,10 @@ def test_where_downloads_are_does_not_matter(tmp_path, paths):
     before = fingerprint(builder)
     builder.use_downloads(DownloadSettings(tmp_path / "elsewhere"))
     assert fingerprint(builder) == before
+
+
+def test_how_the_version_was_requested_does_not_matter(tmp_path, paths):
+    builder = Units(data_dir=tmp_path, paths=paths)
+    before = fingerprint(builder)
+    builder.requested_version = str(builder.version)
+    assert fingerprint(builder) == before
