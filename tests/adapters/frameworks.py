@@ -58,8 +58,15 @@ def others() -> list[int]:
     return flat(steps_of(DataLoader(dataset, batch_size=None)))
 
 
-def torch_loop(num_workers: int = 1) -> dict[str, Any]:
-    """A loop with DistributedDataParallel, which hangs if ranks take different numbers of steps."""
+def batches_of_torch() -> Any:
+    return train().batch(BATCH_SIZE).as_torch(even="pad")
+
+
+def torch_loop(num_workers: int = 1, datasets: Iterable[Any] = ()) -> dict[str, Any]:
+    """A loop with DistributedDataParallel, which hangs if ranks take different numbers of steps.
+
+    Its loaders read the datasets that are passed, which another process made, and else those that this rank makes.
+    """
     import torch
     from torch.nn.parallel import DistributedDataParallel
     from torchdata.stateful_dataloader import StatefulDataLoader
@@ -68,8 +75,11 @@ def torch_loop(num_workers: int = 1) -> dict[str, Any]:
         torch.distributed.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
 
+    passed = iter(datasets)
+
     def loader() -> Any:
-        dataset = train().batch(BATCH_SIZE).as_torch(even="pad")
+        dataset = next(passed, None)
+        dataset = batches_of_torch() if dataset is None else dataset
         return StatefulDataLoader(dataset, batch_size=None, num_workers=num_workers)
 
     def trained(batches: Any) -> Steps:
@@ -94,15 +104,15 @@ def torch_loop(num_workers: int = 1) -> dict[str, Any]:
     return found
 
 
-def spawned(rank: int, folder: str) -> None:
-    """Is a process of torch.multiprocessing.spawn, without the variables of torchrun."""
+def spawned(rank: int, folder: str, datasets: list[Any]) -> None:
+    """Is a process of torch.multiprocessing.spawn, without the variables of torchrun, which gets datasets."""
     import torch
 
     global RANK, NUM_RANKS
     RANK, NUM_RANKS = rank, 2
     store = f"file://{folder}/store"
     torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=NUM_RANKS)
-    write(Path(folder), torch_loop(num_workers=0))
+    write(Path(folder), torch_loop(num_workers=0, datasets=datasets))
 
 
 def lightning() -> dict[str, Any]:
@@ -301,6 +311,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "spawn":
         import torch
 
-        torch.multiprocessing.spawn(spawned, (sys.argv[2],), nprocs=2)
+        torch.multiprocessing.spawn(spawned, (sys.argv[2], [batches_of_torch() for _ in range(3)]), nprocs=2)
     else:
         write(Path(sys.argv[2]), FRAMEWORKS[sys.argv[1]]())
