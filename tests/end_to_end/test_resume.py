@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,8 @@ def test_an_engine_that_runs_a_bundle_again_reuses_what_the_attempt_before_has_f
             shutil.copy(path, spill_dir)
 
     monkeypatch.setattr(Resumable, "save", save_beside_an_attempt)
-    monkeypatch.setattr(engine, "_BUFFER_BUNDLES", frozenset({"fnapi"}))
+    choose = engine.choose_engine
+    monkeypatch.setattr(engine, "choose_engine", lambda options: replace(choose(options), buffers_bundles=True))
     directory = builder.build(**OPTIONS)
     assert 0 < len(first) < FILES
     assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
