@@ -485,7 +485,7 @@ def _describe_value(value: Any) -> str:
     return f"{text[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
-def _describe_contents(value: Any, *, with_secrets: bool = True) -> str:
+def _describe_contents(value: Any, name: Any = None, *, with_secrets: bool = True) -> str:
     """Returns a text for the value and its contents, such as "Point(x=1)" for a dataclass.
 
     The text of another object contains the digest of its pickle; if it cannot be pickled, the text differs from every
@@ -493,16 +493,14 @@ def _describe_contents(value: Any, *, with_secrets: bool = True) -> str:
 
     Args:
         value: the value.
-        with_secrets: whether values whose names are those of credentials are described, in place of "***". A name is
-            the key of a dict, the name of a field, or the first item of a pair, as of headers of HTTP.
+        name: its name: the key in a dict, the name of a field, or the first item of a pair, as of headers of HTTP;
+            None if it has none.
+        with_secrets: whether values whose names are those of credentials are described, in place of "***".
     """
-
-    def describe(content: Any, name: Any = None) -> str:
-        """Returns the text of a part of the value; of one without a name if that is None."""
-        if not with_secrets and isinstance(name, str) and _is_secret(name):
-            return "***"
-        return _describe_contents(content, with_secrets=with_secrets)
-
+    if not with_secrets and isinstance(name, str) and _is_secret(name):
+        return "***"
+    # without a frame of Python between one level and the next, as values may be hundreds of levels deep
+    describe = functools.partial(_describe_contents, with_secrets=with_secrets)
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, Mapping):

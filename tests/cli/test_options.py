@@ -331,7 +331,7 @@ def test_each_option_of_a_format_of_files_is_described(name: str) -> None:
     add_builder_options(parser, resolve(name).builder)
     assert [action.dest for action in parser._actions if not action.help] == []
     [version] = [action.help for action in parser._actions if action.dest == "builder.version"]
-    assert version == "of the dataset; raise it when the files have changed."
+    assert version == "version of the dataset; raise it when the files have changed."
 
 
 def test_the_options_of_a_command() -> None:

@@ -28,5 +28,5 @@ def test_arguments_of_builders(arguments: Any, builder: type) -> None:
 def test_arguments_of_the_metadata() -> None:
     identity = {field.name for field in dataclasses.fields(DatasetIdentity)}
     fields = set(inspect.signature(DatasetInfo).parameters) - identity
-    written_by_the_library = {"builder", "features", "splits", "file_format"}
+    written_by_the_library = {"builder", "features", "splits", "file_format", "stored"}
     assert set(InfoArguments.__annotations__) == fields - written_by_the_library
