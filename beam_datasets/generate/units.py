@@ -499,24 +499,34 @@ def _describe_contents(value: Any, name: Any = None, *, with_secrets: bool = Tru
     """
     if not with_secrets and isinstance(name, str) and _is_secret(name):
         return "***"
-    # without a frame of Python between one level and the next, as values may be hundreds of levels deep
-    describe = functools.partial(_describe_contents, with_secrets=with_secrets)
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
+    parts: list[tuple[Any, Any]]  # name, value
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{describe(key)}: {describe(item, key)}' for key, item in value.items())}}}"
+        parts = list(value.items())
+    elif isinstance(value, (list, tuple)) and len(value) == 2:
+        parts = [(None, value[0]), (value[0], value[1])]
+    elif isinstance(value, (set, frozenset, list, tuple)):
+        parts = [(None, item) for item in value]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+    else:
+        return _describe_object(value)
+    texts = []
+    for part_name, part in parts:  # a loop needs one call for each level: values may be hundreds of levels deep
+        texts.append(_describe_contents(part, part_name, with_secrets=with_secrets))
+    if isinstance(value, Mapping):
+        keys = [_describe_contents(key, with_secrets=with_secrets) for key in value]
+        return f"{{{', '.join(f'{key}: {text}' for key, text in zip(keys, texts))}}}"
     if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(describe, value)))}}}"
+        return f"{{{', '.join(sorted(texts))}}}"
     if isinstance(value, (list, tuple)):
-        if len(value) == 2:
-            return f"[{describe(value[0])}, {describe(value[1], value[0])}]"
-        return f"[{', '.join(map(describe, value))}]"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = (
-            f"{field.name}={describe(getattr(value, field.name, None), field.name)}"
-            for field in dataclasses.fields(value)
-        )
-        return f"{type(value).__name__}({', '.join(fields)})"
+        return f"[{', '.join(texts)}]"
+    return f"{type(value).__name__}({', '.join(f'{name}={text}' for (name, _), text in zip(parts, texts))})"
+
+
+def _describe_object(value: Any) -> str:
+    """Returns a text with the digest of the pickle of an object; one that differs from every other if it has none."""
     try:
         return f"{type(value).__name__} {_digest(pickle.dumps(value))}"
     except Exception:  # whatever the value's own code raises
