@@ -316,9 +316,10 @@ def _give_up(run: Run, error: BaseException) -> None:
         decided = run.is_remote and runs.abandon(run.target, run.job, by="its launcher")
         if decided and decided.kind == runs.PUBLISH:
             if isinstance(error, Exception):
+                reason = str(error).replace("; nothing was published", "")  # as errors of engines say, which is not so
                 raise StorageError(
                     f"{run.target}: run {run.job} has staged everything and decided to publish it, but the last steps "
-                    f"failed: {error}. To finish it, run the same command again, or "
+                    f"failed: {reason.rstrip('.')}. To finish it, run the same command again, or "
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import AbandonedError, AlreadyPublishedError, JobStateUnknownError, StorageError
+from beam_datasets.errors import (
+    AbandonedError,
+    AlreadyPublishedError,
+    GenerationError,
+    JobStateUnknownError,
+    StorageError,
+)
 from beam_datasets.generate import progress, publish, runs
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.metadata.manifest import RUN_FILE
@@ -307,13 +313,17 @@ def test_a_failed_run_gives_the_version_free(data_dir: str, tmp_path: Path) -> N
     check_published_by(again)
 
 
-def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do(data_dir: str) -> None:
+@pytest.mark.parametrize("error", [StorageError("503"), GenerationError("503; nothing was published.")])
+def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do(
+    data_dir: str, error: Exception
+) -> None:
+    """The error does not repeat the sentence of an engine's error that nothing was published."""
     run = announced(data_dir)
 
     def fail() -> None:
         with publish.staging(run):
             publish.decide(run, *staged(run))
-            raise StorageError("503")
+            raise error
 
     with pytest.raises(StorageError, match=r"has staged everything .* 503\. To finish it, run the same command again"):
         fail()
