@@ -112,7 +112,10 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
         wait = f"; the job waits for {needed_slots}" if int(overview["slots-available"]) < needed_slots else ""
         text = f"Flink {overview['flink-version']}, {overview['taskmanagers']} TaskManagers, {slots}{wait}"
         yield Finding("cluster", True, f"{cluster.url}: {text}")
-        problem = cluster.restart_problem()
+        try:
+            problem = cluster.restart_problem()
+        except checks.EngineError as error:
+            problem = str(error)
         yield Finding("restarts", not problem, problem or "Flink repeats what was lost with a worker or a TaskManager")
     try:
         check_servers(engine.options)

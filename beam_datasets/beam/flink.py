@@ -138,8 +138,19 @@ class FlinkCluster:
         Raises:
             EngineError: the cluster does not answer.
         """
-        states = [str(job["state"]) for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
-        return states[-1] if states else None
+        job = self._last_job(name)
+        return None if job is None else str(job["state"])
+
+    def _last_job(self, name: str) -> Any:
+        """Returns the last job of this name that has started, as `jobs/overview` has it; None if there is none.
+
+        Jobs of earlier runs may have the same name, and are listed in any order.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        jobs = [job for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
+        return max(jobs, key=lambda job: int(job["start-time"]), default=None)
 
     def status(self, name: str) -> JobStatus | None:
         """Returns the status of the job of this name; None if the cluster has no such job.
@@ -147,21 +158,21 @@ class FlinkCluster:
         Raises:
             EngineError: the cluster does not answer.
         """
-        ids = [job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
-        if not ids:
+        last_job = self._last_job(name)
+        if last_job is None:
             return None
-        job = self.get(f"jobs/{ids[-1]}")
+        job = self.get(f"jobs/{last_job['jid']}")
         counts = [(vertex["name"], vertex["tasks"]) for vertex in job["vertices"]]
         running = [name for name, tasks in counts if tasks["RUNNING"]]
         total = {state: sum(tasks[state] for _, tasks in counts) for state in ("FINISHED", "SCHEDULED")}
         return JobStatus(
-            ids[-1],
+            last_job["jid"],
             job["state"],
             tuple(dict.fromkeys(filter(None, map(stage_name, running)))),
             total["FINISHED"],
             sum(sum(tasks.values()) for _, tasks in counts),
             not running and total["SCHEDULED"] > 0,
-            _failures(self.get(f"jobs/{ids[-1]}/exceptions?maxExceptions={MAX_FAILURES}"), job["state"]),
+            _failures(self.get(f"jobs/{last_job['jid']}/exceptions?maxExceptions={MAX_FAILURES}"), job["state"]),
             int(job["start-time"]) / 1000,
         )
 
@@ -171,8 +182,8 @@ class FlinkCluster:
         Raises:
             EngineError: the cluster does not answer.
         """
-        ids = [job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
-        text = self.get(f"jobs/{ids[-1]}/exceptions").get("root-exception") if ids else ""
+        job = self._last_job(name)
+        text = "" if job is None else self.get(f"jobs/{job['jid']}/exceptions").get("root-exception")
         return _SUPPRESSED.sub("", text or "", count=1)
 
     def cancel(self, name: str) -> None:

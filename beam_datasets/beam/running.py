@@ -318,7 +318,7 @@ class _Job:
             raised: the runner's exception; None if there is none.
             state: state of the job.
         """
-        if raised is None:
+        if raised is None or (state == PipelineState.CANCELLED and _is_lost_contact(raised)):
             return GenerationError(f"job {self.name} ended in state {state}; nothing was published.")
         if self.cluster is not None and state == PipelineState.FAILED and "Traceback" not in str(raised):
             with contextlib.suppress(EngineError):

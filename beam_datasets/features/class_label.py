@@ -68,7 +68,7 @@ class ClassLabel(Leaf):
         names_file: str | os.PathLike[str] | None = None,
         doc: DocArg = None,
     ) -> None:
-        if [num_classes, names, names_file].count(None) < 2:
+        if sum(argument is not None for argument in (num_classes, names, names_file)) > 1:  # names may be an array
             raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
         if names_file is not None:
             names = parse_names(storage.read_bytes(os.fspath(names_file)).decode("utf-8"))

@@ -17,13 +17,14 @@ VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
 """Environment variable with a higher limit of pixels, samples and values."""
 
 
-def check_num_elements(number: int, max_number: int, problem: str) -> None:
+def check_num_elements(number: int, max_number: int, problem: str, *, proposed: int | None = None) -> None:
     """Checks a number of pixels, samples or values that a header declares.
 
     Args:
         number: the number in the header.
         max_number: the limit, which the environment variable can raise.
         problem: the beginning of the error text, such as "the sound has 9 samples".
+        proposed: the value of the environment variable that the error proposes; None for the number.
 
     Raises:
         InputError: the number exceeds the limit, or the variable is not a positive integer.
@@ -36,6 +37,6 @@ def check_num_elements(number: int, max_number: int, problem: str) -> None:
     limit = int(text or max_number)
     if number > limit:
         raise InputError(
-            f"{problem}, more than {limit:,}. If that is right, set the environment variable {VARIABLE}={number} where "
-            "datasets are built and read"
+            f"{problem}, more than {limit:,}. If that is right, set the environment variable "
+            f"{VARIABLE}={proposed or number} where datasets are built and read"
         )

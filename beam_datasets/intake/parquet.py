@@ -268,8 +268,8 @@ class ParquetContent:
             names: names of the columns.
         """
         start = 0
+        num_values = self._values_per_row(group, names)
         try:
-            num_values = self._values_per_row(group, names)
             for batch in _read_row_group(self._file, group, names, num_values):
                 yield batch
                 start += batch.num_rows
@@ -286,14 +286,17 @@ class ParquetContent:
         """Returns how many values a row of a row group has on average, in all columns of these names together.
 
         Raises:
-            InputError: a column has more values a row than the limit; a few bytes can declare 2^31 equal values.
+            InputError: a column has more values a row, on average, than the limit; a few bytes can declare 2^31 equal
+                values.
         """
         leaves = [
             (leaf, chunk.num_values) for leaf, chunk in zip(self.leaves, self._declared_chunks[group]) if leaf in names
         ]
         num_rows = max(1, self.groups[group])
         for name, num_values in leaves:
-            problem = f"{self.path}, row group {group}, column {name!r}: a row has {num_values // num_rows} values"
+            problem = (
+                f"{self.path}, row group {group}, column {name!r}: a row has {num_values // num_rows} values on average"
+            )
             check_num_elements(num_values // num_rows, MAX_LIST, problem)
         return int(sum(num_values for _, num_values in leaves) // num_rows)
 

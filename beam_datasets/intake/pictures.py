@@ -129,11 +129,11 @@ def read_picture(data: bytes) -> Picture:
         raise InputError(f"a damaged image: {kind}: {error}") from None
     except BeamDatasetsError:
         raise
-    except ImportError as error:  # imagecodecs can be built without a decoder
-        raise InputError(
-            f"this installation of imagecodecs does not read {kind}; convert it to PNG, or update imagecodecs"
-        ) from error
     except Exception as error:  # libraries raise many classes for damaged files
+        if isinstance(error, ImportError) and "imagecodecs" in type(error).__module__ + str(error):  # built without it
+            raise InputError(
+                f"this installation of imagecodecs does not read {kind}; convert it to PNG, or update imagecodecs"
+            ) from error
         raise InputError(f"a damaged image, or of a kind that is not decoded: {kind}: {reason(error)}") from error
 
 

@@ -108,7 +108,8 @@ def _check_num_pixels(frames: Path) -> None:
         except (InputError, OSError):  # it is damaged, which is an error when it is stored
             return
         text = f"the video has {len(files)} frames or more of {header.height} x {header.width} pixels"
-        check_num_elements(len(files) * header.height * header.width, MAX_VIDEO_PIXELS, text)
+        num_pixels = len(files) * header.height * header.width  # so far: the whole video has more
+        check_num_elements(num_pixels, MAX_VIDEO_PIXELS, text, proposed=1 << (4 * num_pixels).bit_length())
 
 
 def _accepts(program: str, *option: str) -> bool:

@@ -233,7 +233,10 @@ class JobManager:
             self.cancelled, self.state = True, "CANCELED"
             return {}
         if path == "/jobs/overview":
-            return {"jobs": [{"jid": number, "name": f"job-{name}", "state": self.state} for number, name in JOBS]}
+            jobs = [
+                {"jid": number, "name": f"job-{name}", "state": self.state, "start-time": 1} for number, name in JOBS
+            ]
+            return {"jobs": jobs}
         return self.answers[path]
 
 

@@ -185,9 +185,12 @@ EXCEPTIONS = [
 ]
 
 
+JOBS = [("x", "rows", 3), ("w", "rows", 1), ("y", "others", 4)]  # jid, name, start; in no order
+
+
 def test_what_a_flink_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {
-        "jobs/overview": {"jobs": [{"jid": "x", "name": "rows"}, {"jid": "y", "name": "others"}]},
+        "jobs/overview": {"jobs": [{"jid": jid, "name": name, "start-time": time} for jid, name, time in JOBS]},
         "jobs/x": JOB,
         f"jobs/x/exceptions?maxExceptions={flink.MAX_FAILURES}": {"exceptionHistory": {"entries": EXCEPTIONS}},
     }

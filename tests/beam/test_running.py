@@ -210,7 +210,7 @@ def test_flink_knows_why_a_job_has_failed(monkeypatch: pytest.MonkeyPatch, known
     """Beam's job server reports the last cause alone, from which the part that failed cannot be seen."""
     refused = "java.net.ConnectException: java.net.ConnectException: finishConnect(..) failed: Connection refused"
     answers = {
-        "jobs/overview": {"jobs": [{"jid": "x", "name": "rows", "state": "FAILED"}]},
+        "jobs/overview": {"jobs": [{"jid": "x", "name": "rows", "state": "FAILED", "start-time": 1}]},
         "jobs/x/exceptions": {"root-exception": NO_POOL} if known else {},
     }
     monkeypatch.setattr(FlinkCluster, "get", lambda cluster, path: answers[path])
@@ -231,7 +231,7 @@ def test_flink_knows_why_a_job_has_failed(monkeypatch: pytest.MonkeyPatch, known
     "flink_states, error",
     [
         (["RUNNING", "RESTARTING", "FINISHED"], None),
-        (["RUNNING", "CANCELED"], "ended in state CANCELLED|connection refused"),
+        (["RUNNING", "CANCELED"], "ended in state CANCELLED; nothing was published"),
         ([None], "expected its state, got 'connection refused'"),
     ],
 )
@@ -243,7 +243,9 @@ def test_flink_is_asked_if_the_job_server_is_lost(
 
     def get(cluster: FlinkCluster, path: str) -> dict[str, list[dict[str, str]]]:
         state = next(answers, flink_states[-1])
-        return {"jobs": [{"jid": "x", "name": "rows", "state": state}] if state else []}
+        earlier_job = {"jid": "y", "name": "rows", "state": "FINISHED", "start-time": 1}
+        job = {"jid": "x", "name": "rows", "state": state, "start-time": 2}
+        return {"jobs": [job, earlier_job] if state else []}
 
     monkeypatch.setattr(FlinkCluster, "get", get)
     lost = ConnectionError("connection refused")

@@ -258,3 +258,10 @@ def test_a_name_of_a_dtype_is_a_feature() -> None:
     assert named == F.FeaturesDict({"n": np.int64, "s": F.Sequence(np.str_), "d": {"x": np.float32}})
     with pytest.raises(ValueError, match=r"n: no feature has the dtype 'itn64'; .*Did you mean 'int64'\?"):
         F.FeaturesDict({"n": "itn64"})
+
+
+def test_names_of_classes_in_an_array() -> None:
+    """Such as those of `DataFrame.label.unique()`, which compare by items."""
+    assert F.ClassLabel(names=np.array(["cat", "dog"])).names == ["cat", "dog"]
+    with pytest.raises(ValueError, match="takes one of num_classes=, names= and names_file=, not several"):
+        F.ClassLabel(names=np.array(["cat", "dog"]), num_classes=2)

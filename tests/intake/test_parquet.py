@@ -289,7 +289,16 @@ def test_lists_of_many_equal_values_take_few_rows_at_once(monkeypatch):
     assert max(sizes) * 200_000 * 8 <= MAX_BATCH_BYTES + 200_000 * 8
     monkeypatch.setattr("beam_datasets.intake.parquet.MAX_LIST", 199_999)
     with pytest.raises(
-        InputError, match=r"^in/a\.parquet, row group 0, column 'x': a row has 200000 values, more than"
+        InputError, match=r"^in/a\.parquet, row group 0, column 'x': a row has 200000 values on average, more than"
     ):
         list(content.batches(0, ["x"]))
     assert sum(batch.num_rows for batch in content.batches(0, ["id"])) == 40
+
+
+def test_long_lists_beside_lists_of_a_fixed_size(monkeypatch):
+    """A column of a fixed size, for which a group is read again, must not hide why the other is refused."""
+    table = pa.table({"y": [[1, 2, 3, 4, 5]], "x": pa.array([[1, 2]], pa.list_(pa.int64(), 2))})
+    pq.write_table(table, stream := io.BytesIO())
+    monkeypatch.setattr("beam_datasets.intake.parquet.MAX_LIST", 3)
+    with pytest.raises(InputError, match=r"column 'y': a row has 5 values on average, more than 3"):
+        list(opened(stream.getvalue()).batches(0, ["y", "x"]))
