@@ -1016,6 +1016,9 @@ OPTIONS: Mapping[str, str] = {
     "append: `--from {value:SOURCE}`": "source | src | dataset | add | other",
     "stats: `--html {value:page.html}`": "output | out | o | plot | html_file | save | page | report",
     "materialize: `--split {value:train}`, or `--split NAME=SLICE` for each split": "splits | slice | slices | subset | s",
+    "head: `--split {value:train}`": "splits | slice | slices | subset | s",
+    "stats: `--split {value:train}`, also several times": "splits | slice | slices | subset | s",
+    "export: `--split {value:train}`, also several times": "splits | slice | slices | subset | s",
     "gc: `--yes` to remove what it lists; without it nothing is removed": "dry_run | simulate | preview",
     "verify: `beam-datasets verify NAME`, which compares all checksums": "checksums | checksum | hash | hashes",
     "new: `--to {value:DIR}`; each builder has one form": "format | data_format | template | dir | directory | output | data_dir",
@@ -1087,7 +1090,7 @@ OPTIONS: Mapping[str, str] = {
     " | compression_type | zstd",
     "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "seed | shuffle | random_seed"
     " | random_state | shuffle_seed | shuffle_buffer",
-    "`VERSION` of the builder's class, and build `NAME:{value:2.0.0}` for another that the class supports": "version | dataset_version",
+    "`VERSION` of the builder's class; NAME:2.0.0 builds another version that the class supports": "version | dataset_version",
     "`--debug` for the traceback of an error; progress is shown without an option": "verbose | v | vv | log_level | verbosity"
     " | logging | trace",
     "`--quiet`": "silent | q | no_progress | s | progress | disable_tqdm",

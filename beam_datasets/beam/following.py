@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from beam_datasets import storage
 from beam_datasets.beam.checks import EngineError
@@ -23,6 +24,7 @@ from beam_datasets.generate.progress import PROGRESS_FILE, Progress, measure
 from beam_datasets.generate.runs import Run
 
 ASK_SECONDS = 2.0  # between two requests to the engine
+FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES = 0.2, 10  # the same at the beginning
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
 LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
@@ -73,8 +75,12 @@ class Follower:
             thread.join()
 
     def _loop(self) -> None:
-        """Calls `look` every `ASK_SECONDS` until `_stop` is set; prints its exceptions instead of raising them."""
-        while not self._stop.wait(ASK_SECONDS):
+        """Calls `look` until `_stop` is set, first often, then every `ASK_SECONDS`; prints its exceptions.
+
+        Whoever sees the job first after its JobManager was lost does not know that it was.
+        """
+        pauses = chain(repeat(FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES), repeat(ASK_SECONDS))
+        while not self._stop.wait(next(pauses)):
             try:
                 self.look()
             except Exception as error:  # the job goes on, and is waited for

@@ -612,9 +612,13 @@ def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[An
         FeatureValueError: a value is missing and there is no fill value, or lists and arrays are mixed.
     """
     if any(value is None for value in column):
+        if not path:
+            raise FeatureValueError(
+                "the examples: expected values, got None, as of a function of map() without `return`"
+            )
         if fill is None or isinstance(fill, (dict, tuple)):
             raise FeatureValueError(
-                f"{path or 'the examples'}: expected a value, got None, which no batch can have. "
+                f"{path}: expected a value, got None, which no batch can have. "
                 f"Give batch(..., fill={{{path!r}: value}}), or replace it in map()"
             )
         column = [fill if value is None else value for value in column]

@@ -106,6 +106,7 @@ MAX_REASON = 120  # characters
 # Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
 _LEFT_OUT = "left out"
 SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
+_SKIP_REST_ADVICE = "To leave out the rest of the file, an unknown number of rows, and count the file: --skip_bad."
 _RESTS = "files of which the rest cannot be read"
 _REASON, _EXAMPLES = "left out because: ", "left out, such as: "
 log = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
             yield row
             continue
         if not skip_bad:
-            raise InputError(f"{row}\n{SKIP_ADVICE}")
+            raise InputError(f"{row}\n{_SKIP_REST_ADVICE if row.is_rest else SKIP_ADVICE}")
         reason = reason_of(row.problem)
         reason = reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"
         reasons[reason] += 1

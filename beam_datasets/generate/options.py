@@ -136,7 +136,7 @@ def _check_count(split: Any, count: Any) -> int | None:
         return None
     number = integer("num_shards" if split is None else f"num_shards[{split!r}]", count)
     if number < 1:
-        raise ValueError(f"num_shards is {number}; give at least 1, or None to let the size rule choose.")
+        raise ValueError(f"num_shards is {number}; give at least 1; without it the size rule chooses.")
     if number > MAX_SHARDS:
         raise ValueError(f"num_shards is {number:,}; give at most {MAX_SHARDS:,} for all splits together.")
     return number

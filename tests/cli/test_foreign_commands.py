@@ -65,6 +65,8 @@ GUESSES = [
     ("append digits new.csv", "--from FORMAT --pattern new.csv"),
     ("prune digits --keep_last 3 --keep 2", "Use `--keep 3`."),
     ("info --dataset digits", "such as `beam-datasets info NAME`"),
+    ("head digits --splits test", "Use `--split test`."),
+    ("stats digits --splits test", "Use `--split test`, also several times."),
     ("list digits", "Use `beam-datasets info digits` for one dataset."),
     ("head digits 5", "Did you mean '--count 5'?"),
     ("diff digits 1.0.0 2.0.0", "`beam-datasets diff NAME:1.0.0 NAME:2.0.0`"),

@@ -106,9 +106,9 @@ def test_files_without_a_number_of_samples():
 def test_more_pixels_than_the_limit(make, monkeypatch):
     data = make("a.mp4")
     monkeypatch.setattr(video, "MAX_VIDEO_PIXELS", 64 * 48 * 19)
-    with pytest.raises(InputError, match=r"20 frames or more of 48 x 64 pixels, .*BEAM_DATASETS_MAX_ELEMENTS=61440"):
+    with pytest.raises(InputError, match=r"20 frames or more of 48 x 64 pixels, .*BEAM_DATASETS_MAX_ELEMENTS=262144"):
         read_frames(data, "png")
-    monkeypatch.setenv(limits.VARIABLE, "61440")
+    monkeypatch.setenv(limits.VARIABLE, "262144")
     assert len(read_frames(data, "png")) == 20
 
 
