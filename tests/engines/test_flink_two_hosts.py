@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cases import SCALE
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import NUMBERS, OPTIONS, end, run, start, version
 from tests.engines.object_stores import BUCKET, ObjectStore, use, versity_store, versitygw
@@ -117,6 +118,7 @@ def test_two_hosts(cluster: flink.Cluster, store: ObjectStore, local: Path, fold
     assert all("worker" in text for text in pools), pools  # both have started some
 
 
+@pytest.mark.skipif(SCALE < 2, reason="BEAM_DATASETS_SCALE=2 runs it")
 def test_the_other_host_is_lost(
     cluster: flink.Cluster, hosts: Hosts, store: ObjectStore, local: Path, folder: Path
 ) -> None:
