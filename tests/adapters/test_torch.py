@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import multiprocessing
 import operator
 import os
@@ -47,6 +48,7 @@ def loader(torch: Any) -> Any:
 def nothing_left_behind() -> Any:
     threads = set(threading.enumerate())
     yield
+    gc.collect()  # the traceback of an error refers to the iterator, and so to its workers, in a circle
     for thread in set(threading.enumerate()) - threads:  # a DataLoader's own take a moment to end
         thread.join(timeout=10)
         assert not thread.is_alive()

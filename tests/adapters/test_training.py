@@ -14,7 +14,7 @@ import pytest
 from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = 40  # most of them after the kill, which comes later on a busy machine
+STEPS = 160  # most of them after the kill, which comes later on a busy machine
 
 
 @pytest.mark.parametrize("name, dataset", [("train_digits", "digits"), ("train_text", "stdlib_source")])
