@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _OF_BEAM = (beam.PCollection, beam.PTransform)
+_log = logging.getLogger(__name__)
 
 
 def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
@@ -191,12 +193,18 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
 def _read_counters(result: PipelineResult) -> dict[str, Any]:
     """Returns {'namespace/name': total of a counter, or frozenset of strings} of the metrics of the user's transforms.
 
-    Metrics of this package and of Beam are left out. Returns {} if the runner does not support queries, or if its job
-    server has ended before the job.
+    Metrics of this package and of Beam are left out. Returns {} if the runner does not support queries; also, with a
+    warning, if its job server has ended before the job, since the numbers of rows that were left out are lost with it.
     """
     try:
         query_result = result.metrics().query()
-    except (NotImplementedError, grpc.RpcError):
+    except NotImplementedError:
+        return {}
+    except grpc.RpcError:
+        _log.warning(
+            "The job server has ended before the job, so what the job counted is unknown, such as the rows that "
+            "--skip_bad left out: run.json does not have it."
+        )
         return {}
     metrics = [metric for kind in ("counters", "string_sets") for metric in query_result.get(kind, ())]
     totals: dict[str, Any] = {}

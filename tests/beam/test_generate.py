@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import apache_beam as beam
+import grpc
 import numpy as np
 import pytest
 
 from beam_datasets import features as F
 from beam_datasets import storage
-from beam_datasets.beam import engine, write
+from beam_datasets.beam import engine, generate, write
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.generate.plan import MergeLimits
@@ -195,3 +196,13 @@ def test_an_example_without_its_key_is_no_pair(tmp_path, element, ordered):
     splits, info = {"train": lambda: [(0, {"n": 0, "word": "x"}), element]}, {"disable_shuffling": ordered}
     with pytest.raises(BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair"):
         build(tmp_path, {"n": np.int64, "word": F.Text()}, splits, info=info)
+
+
+def test_counters_of_a_lost_job_server_are_missed_aloud(caplog):
+    """They have the rows that --skip_bad left out, which must not get lost without a word."""
+
+    def lost():
+        raise grpc.RpcError("unavailable")
+
+    assert generate._read_counters(SimpleNamespace(metrics=lost)) == {}
+    assert "what the job counted is unknown, such as the rows that --skip_bad left out" in caplog.text
