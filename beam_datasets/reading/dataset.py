@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from beam_datasets.reading.index.transforms import (
     MAX_ENDLESS,
     Batches,
     Even,
-    Operation,
     Repeat,
     Shared,
     Shuffle,
@@ -278,10 +277,10 @@ class Dataset(ReadPlan, Frameworks):
     @property
     def _examples_per_item(self) -> int:
         """Number of examples in an item: the batch size, or 1 without batches."""
-        size, operation = 1, cast("Operation | None", self._operation)
-        while operation is not None:
+        size, operation = 1, self._operation
+        while len(operation.children) == 1:
             size *= operation.size if isinstance(operation, Batches) else 1
-            operation = getattr(operation, "child", None)
+            operation = operation.child
         return size
 
     @names_foreign_arguments("batch")

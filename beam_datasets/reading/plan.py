@@ -57,16 +57,12 @@ class ReadPlan:
         self._threads: int | None = None
 
     def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Self:
-        """Returns this dataset with another operation or other steps."""
-        dataset = type(self)(
-            self._operation if operation is None else operation,
-            self._steps if steps is None else steps,
-            source=self._source,
-            lookup=self._lookup,
-            identity=self._identity,
-        )
-        dataset._processes, dataset._threads = self._processes, self._threads
-        return dataset
+        """Returns a copy with another operation or other steps."""
+        plan = object.__new__(type(self))
+        vars(plan).update(self.__getstate__())
+        plan._operation = self._operation if operation is None else operation
+        plan._steps = self._steps if steps is None else steps
+        return plan
 
     @property
     def features(self) -> Any:

@@ -22,7 +22,7 @@ from beam_datasets.reading.elements.links import Item
 from beam_datasets.reading.elements.transforms import Map, Step
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.mixture import Pattern, Schedule
-from beam_datasets.reading.index.transforms import ENDLESS
+from beam_datasets.reading.index.transforms import ENDLESS, Operation
 from beam_datasets.reading.stream_checkpoint import HINT, StreamState, Unit, unit_of
 from beam_datasets.reading.streams import Stream, StreamIterator
 
@@ -36,10 +36,12 @@ class Ordered:
     Attributes:
         texts: descriptions of the operations.
         length: `ENDLESS`, as the number of items is unknown.
+        children: (), as the streams are not operations.
     """
 
     texts: tuple[str, ...]
     length: int = ENDLESS
+    children: tuple[Operation, ...] = ()
 
 
 class StreamMixture:

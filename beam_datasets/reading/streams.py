@@ -797,6 +797,5 @@ def _workers(operation: Operation) -> Iterator[str]:
     """Yields the worker of each `shard()` of an operation, as "<index> of <count>"."""
     if isinstance(operation, Shared):
         yield f"{operation.share.worker_index} of {operation.share.worker_count}"
-    child = getattr(operation, "child", None)
-    for inner in getattr(operation, "children", () if child is None else (child,)):
-        yield from _workers(inner)
+    for child in operation.children:
+        yield from _workers(child)

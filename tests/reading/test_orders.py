@@ -7,6 +7,7 @@ import math
 import pickle
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,15 +62,11 @@ def flat(runs):
 
 
 def runs_of(order, start=0, stop=None):
-    """The visits as tuples, those to one file in a row joined."""
-    runs = []
-    for arrays in order.visits(start, int(order.lengths.sum()) if stop is None else stop):
-        for file, first, count in zip(*(array.tolist() for array in arrays)):
-            if runs and runs[-1][0] == file and sum(runs[-1][1:]) == first:
-                runs[-1] = (file, runs[-1][1], runs[-1][2] + count)
-            else:
-                runs.append((file, first, count))
-    return runs
+    """The visits as tuples."""
+    count = (int(order.lengths.sum()) if stop is None else stop) - start
+    if not count:
+        return []
+    return list(zip(*(array.tolist() for array in order.visits(np.array([start]), np.array([count])))))
 
 
 def test_walk_is_that_of_tf_data():
@@ -90,10 +87,9 @@ def test_any_files(lengths, cycle, block, data):
     assert flat(runs_of(order)) == expected
     mixed = np.random.default_rng(0).permutation(len(expected))
     assert list(zip(*(column.tolist() for column in order.locate(mixed)))) == [expected[p] for p in mixed]
-    for files, firsts, counts in order.visits(0, len(expected)):
-        assert (counts > 0).all()
-        goes_on = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])
-        assert not goes_on.any()
+    runs = runs_of(order)
+    assert all(count > 0 for _, _, count in runs)
+    assert not any((file, first + count) == after[:2] for (file, first, count), after in pairwise(runs))
 
 
 @pytest.mark.parametrize("cycle,block", [(16, 16), (3, 1), (1, 16), (7, 1000), (100_000, 2)])
@@ -130,7 +126,7 @@ def test_positions_far_out_take_no_longer():
         def find(lengths=lengths):
             order = InterleaveOrder(np.array(lengths, np.int64))
             places = [locate(order, 10**9), locate(order, int(lengths.sum()) - 1)]
-            files, firsts, _ = next(order.visits(10**9, 10**9 + 1))
+            files, firsts, _ = order.visits(np.array([10**9]), np.array([1]))
             assert (files[0], firsts[0]) == places[0]
 
         assert lines_of(find) < 1.1 * files

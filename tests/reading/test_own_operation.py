@@ -17,10 +17,9 @@ class Every(Rearranged):
     """Each n-th item, beginning with the first one."""
 
     def __init__(self, child: Operation, n: int) -> None:
-        self.child = child
         self._n = n
         length = ENDLESS if child.length == ENDLESS else -(-child.length // n)
-        super().__init__(length, child.item_bytes, (*child.texts, f"every({n})"))
+        super().__init__(child, length, f"every({n})")
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""

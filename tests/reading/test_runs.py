@@ -25,7 +25,6 @@ from beam_datasets.reading.elements.transforms import Decode, Map, Raw
 from beam_datasets.reading.records import shards, source
 from beam_datasets.reading.records.run_reader import RunReader, ranges_of, read_visits
 from beam_datasets.reading.records.shards import Shard
-from beam_datasets.reading.records.source import Source
 from tests.cases import cases
 from tests.published import upload
 from tests.reading.conftest import Storage
@@ -82,11 +81,11 @@ def outcomes(directory: Path, split: str = "train", config: bd.ReadConfig | None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source, "_allow_reading_ahead", lambda: None)
         for threads, chunk_bytes in ((1, 100), (0, 20_000), (0, 20_000)):
-            patch.setattr(Source, "_chunk_bytes", chunk_bytes)
             set_threads(threads)
             records: list[Any] = []
             try:
                 dataset = bd.builder_from_directory(directory).as_dataset(split, read_config=config)
+                dataset._source._chunk_bytes = chunk_bytes
                 records.extend(dataset if config and config.add_tfds_id else dataset.raw())
                 found.append((records, ""))
             except BeamDatasetsError as error:

@@ -168,11 +168,9 @@ def _replace_sources(operation: Any) -> Any:
     if isinstance(operation, Source):
         return _LocationSource(operation, operation.length)
     operation_copy = copy.copy(operation)
+    operation_copy.children = tuple(map(_replace_sources, operation.children))
     if isinstance(operation, Mixture):
-        operation_copy.children = tuple(map(_replace_sources, operation.children))
         operation_copy.is_tagged = False
-    else:
-        operation_copy.child = _replace_sources(operation.child)
     return operation_copy
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-
-
-_FIRST_VISITS, _MAX_VISITS = 1024, 4096  # visits in an array; a read of a file does not extend beyond its array
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +47,7 @@ class InterleaveOrder:
     >>> files, indices = order.locate(range(6))
     >>> list(zip(files.tolist(), indices.tolist()))
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
-    >>> files, firsts, counts = next(order.visits(0, 6))
+    >>> files, firsts, counts = order.visits(np.array([0]), np.array([6]))
     >>> list(zip(files.tolist(), firsts.tolist(), counts.tolist()))
     [(0, 0, 2), (1, 0, 2), (0, 2, 2)]
     """
@@ -72,31 +69,15 @@ class InterleaveOrder:
         files, firsts, _ = self._examples_of(visits)
         return files, firsts + indices_in_visit
 
-    def visits(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Yields the visits that read the positions [start, stop), as arrays (files, first indices, counts).
-
-        Each visit reads the examples [first index, first index + count) of a file; counts are at least 1. Successive
-        visits to one file are merged if they are in the same arrays.
-        """
-        num_visits = _FIRST_VISITS
-        while start < stop:
-            count = min(num_visits * self._block, stop - start)
-            files, firsts, counts = self.visits_of_ranges(np.array([start]), np.array([count]))
-            is_next = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])
-            if is_next.any():
-                heads = np.flatnonzero(np.append(True, ~is_next))
-                files, firsts, counts = files[heads], firsts[heads], np.add.reduceat(counts, heads)
-            yield files, firsts, counts
-            start, num_visits = start + count, min(2 * num_visits, _MAX_VISITS)
-
-    def visits_of_ranges(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+    def visits(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the visits that read ranges of positions, as arrays (files, first indices, counts).
 
-        A visit is cut where a range begins or ends. Successive visits to one file are not merged. The time does not
-        depend on the positions between the ranges.
+        Each visit reads the examples [first index, first index + count) of a file; counts are at least 1. A visit is
+        cut where a range begins or ends. Successive visits to one file are merged if they continue each other. The time
+        does not depend on the positions between the ranges.
 
         Args:
-            starts: first position of each range.
+            starts: first position of each range, ascending; at least one range.
             counts: number of positions in each range, at least 1.
         """
         (opening, begins), (closing, lasts) = self._find_visits(starts), self._find_visits(starts + counts - 1)
@@ -108,7 +89,12 @@ class InterleaveOrder:
         firsts[heads] += begins
         numbers[heads] -= begins
         is_nonempty = numbers > 0
-        return files[is_nonempty], firsts[is_nonempty], numbers[is_nonempty]
+        files, firsts, numbers = files[is_nonempty], firsts[is_nonempty], numbers[is_nonempty]
+        continues = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + numbers)[:-1])
+        if not continues.any():
+            return files, firsts, numbers
+        heads = np.flatnonzero(np.append(True, ~continues))
+        return files[heads], firsts[heads], np.add.reduceat(numbers, heads)
 
     def _find_visits(self, positions: Ints) -> tuple[Ints, Ints]:
         """Returns the number of the visit that reads each position, and the index of the position in the visit."""
@@ -117,7 +103,7 @@ class InterleaveOrder:
             return tail.visits(positions)
         read, short = self._shortfalls
         visits, indices_in_visit = np.divmod(
-            positions + short[np.searchsorted(read, positions, side="right")], self._block
+            positions + short[np.searchsorted(read, positions, side="right")], self.examples_per_visit
         )
         if in_tail.any():
             visits[in_tail], indices_in_visit[in_tail] = tail.visits(positions[in_tail])
@@ -131,8 +117,8 @@ class InterleaveOrder:
             return self._tail.examples_of(visits)
         keys, by_key = self._slots
         files = by_key[np.searchsorted(keys, visits % self._cycle * (end + 1) + visits, side="right") - 1]
-        firsts = (visits - first_visits[files]) // self._cycle * self._block
-        counts = np.minimum(self.lengths[files] - firsts, self._block)
+        firsts = (visits - first_visits[files]) // self._cycle * self.examples_per_visit
+        counts = np.minimum(self.lengths[files] - firsts, self.examples_per_visit)
         if in_tail.any():
             files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.examples_of(visits[in_tail])
         return files, firsts, counts
@@ -143,15 +129,15 @@ class InterleaveOrder:
         return max(1, min(self.cycle_length, len(self.lengths)))  # further slots never get a file
 
     @functools.cached_property
-    def _block(self) -> int:
-        """Number of examples per visit."""
+    def examples_per_visit(self) -> int:
+        """Number of examples that a visit reads, except the last one of a file."""
         max_block = int(self.lengths.max(initial=0)) + 1  # reads any file in one visit
         return max_block if self._cycle == 1 else min(self.block_length, max_block)
 
     @functools.cached_property
     def _schedule(self) -> tuple[Ints, int]:
         """The number of each file's first visit, ascending; and of the first visit that has no more file to open."""
-        visits = self.lengths // self._block + 1
+        visits = self.lengths // self.examples_per_visit + 1
         if len(visits) and bool((visits == visits[0]).all()):
             rounds, slots = np.divmod(np.arange(len(visits) + 1), self._cycle)
             firsts = rounds * (visits[0] * self._cycle) + slots
@@ -177,25 +163,27 @@ class InterleaveOrder:
     def _shortfalls(self) -> tuple[Ints, Ints]:
         """The shortfalls of the files that end while others are not opened yet, in the order in which they end.
 
-        A visit at which a file ends reads fewer than `_block` examples; the shortfall is the difference.
+        A visit at which a file ends reads fewer than `examples_per_visit` examples; the shortfall is the difference.
 
         Returns:
             The number of examples read until each file has ended, and the sum of the shortfalls before each file,
             followed by the sum of all.
         """
         firsts, end = self._schedule
-        lasts = firsts + self.lengths // self._block * self._cycle
+        lasts = firsts + self.lengths // self.examples_per_visit * self._cycle
         ended_files = np.argsort(lasts)
         ended_files = ended_files[: np.searchsorted(lasts[ended_files], end)]
-        short = np.cumsum(self._block - self.lengths[ended_files] % self._block)
-        return self._block * (lasts[ended_files] + 1) - short, np.concatenate([np.zeros(1, np.int64), short])
+        short = np.cumsum(self.examples_per_visit - self.lengths[ended_files] % self.examples_per_visit)
+        return self.examples_per_visit * (lasts[ended_files] + 1) - short, np.concatenate(
+            [np.zeros(1, np.int64), short]
+        )
 
     @functools.cached_property
     def _tail(self) -> _Tail:
         """The end of the order, once no file is left to open."""
         firsts, end = self._schedule
-        start = self._block * end - int(self._shortfalls[1][-1])
-        return _Tail.from_schedule(self.lengths, firsts, end, self._cycle, self._block, start)
+        start = self.examples_per_visit * end - int(self._shortfalls[1][-1])
+        return _Tail.from_schedule(self.lengths, firsts, end, self._cycle, self.examples_per_visit, start)
 
 
 @dataclass(frozen=True)

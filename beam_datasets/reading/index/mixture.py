@@ -237,17 +237,13 @@ class Mixture(Operation):
                 "stop='all': expected a schedule in which each source is read to its end, got one whose last weight of "
                 f"source number {ends.index(ENDLESS)} is 0. Give stop='first' or 'never', or a weight."
             )
-        self.children = tuple(children)
         if length == ENDLESS:
-            self.children = tuple(child if child.length == ENDLESS else Repeat(child, None) for child in children)
+            children = [child if child.length == ENDLESS else Repeat(child, None) for child in children]
         elif stop == "all":
             num_needed = pattern.before(np.array([length]))[0].tolist()
-            self.children = tuple(
-                Repeat(child, -(-count // child.length)) for child, count in zip(children, num_needed)
-            )
-        quotas = pattern.quotas
-        mean = sum(quota * child.item_bytes for quota, child in zip(quotas, children)) / pattern.block
-        super().__init__(length, mean, (text,))
+            children = [Repeat(child, -(-count // child.length)) for child, count in zip(children, num_needed)]
+        mean_bytes = sum(quota * child.item_bytes for quota, child in zip(pattern.quotas, children)) / pattern.block
+        super().__init__(tuple(children), length, mean_bytes, (text,))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the sources' items at these positions; each source is read in ascending order by its own iterator."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import TypeAlias
 
 import numpy as np
@@ -137,7 +137,6 @@ class _Remaining(Rearranged):
 
         Time and memory do not depend on the number of workers or the block size.
         """
-        self.child = child
         length = child.length - start
         num_whole, last_block = divmod(length, blocks.block)
         num_untaken = blocks.block - blocks.taken
@@ -151,14 +150,14 @@ class _Remaining(Rearranged):
         self._first_later = start + min(blocks.worker_count * blocks.block, length)
         is_endless = child.length == ENDLESS
         num_items = ENDLESS if is_endless else self.num_in_blocks + child.length - self._first_later
-        super().__init__(num_items, child.item_bytes, child.texts)
+        super().__init__(child, num_items)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the remaining items at spans of positions, as blocks of items of the child operation."""
         max_positions = _MAX_BLOCKS * self._num_untaken
         if self.num_in_blocks > max_positions:  # too many blocks to compute at once
             spans = limit_spans(spans, repeat(max_positions))
-        return self.child.blocks((self._child_spans(*span) for span in spans), epoch)
+        return self.child.blocks(starmap(self._child_spans, spans), epoch)
 
     def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
         """Maps spans to the child's, split where items that workers have already taken are skipped."""

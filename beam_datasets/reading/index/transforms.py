@@ -47,22 +47,34 @@ class Operation(ABC):
     """Items in an order; immutable.
 
     Attributes:
+        children: the operations whose items are ordered; () for a source of records.
         length: number of items in an epoch; `ENDLESS` if infinite.
         item_bytes: approximate bytes per item.
         texts: descriptions of all operations from the source to this one, for a state's fingerprint.
+        is_remote: whether any items come from remote files, so that prefetching is worthwhile.
     """
 
-    def __init__(self, length: int, item_bytes: float, texts: tuple[str, ...]) -> None:
-        """Sets the attributes; see the class."""
+    def __init__(
+        self,
+        children: tuple[Operation, ...],
+        length: int,
+        item_bytes: float,
+        texts: tuple[str, ...],
+        *,
+        is_remote: bool = False,
+    ) -> None:
+        """Sets the attributes; see the class. An operation with a remote child is remote, too."""
+        self.children = children
         self.length = length
         self.item_bytes = item_bytes
         self.texts = texts
+        self.is_remote: bool = is_remote or any(child.is_remote for child in children)
 
     @property
-    def is_remote(self) -> bool:
-        """Whether any items come from remote files, so that prefetching is worthwhile."""
-        only_child: Any = getattr(self, "child", None)
-        return any(child.is_remote for child in getattr(self, "children", (only_child,)))
+    def child(self) -> Operation:
+        """The only one of `children`."""
+        (child,) = self.children
+        return child
 
     @abstractmethod
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
@@ -79,18 +91,17 @@ class Operation(ABC):
 
 
 class Rearranged(Operation):
-    """All or some items of a child operation, at other positions.
+    """All or some items of a child operation, at other positions."""
 
-    Attributes:
-        child: the operation that has the items.
-    """
+    def __init__(self, child: Operation, length: int, *texts: str) -> None:
+        """Rearranges the items of a child.
 
-    child: Operation
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the child's items come from remote files."""
-        return self.child.is_remote
+        Args:
+            child: the operation that has the items.
+            length: number of items in an epoch; `ENDLESS` if infinite.
+            *texts: description of this operation, which saved states contain; none for one that they do not name.
+        """
+        super().__init__((child,), length, child.item_bytes, (*child.texts, *texts))
 
     @abstractmethod
     def sources(self, positions: Ints, epoch: int) -> Ints:
@@ -111,12 +122,11 @@ class Slice(Rearranged):
 
     def __init__(self, child: Operation, start: int, stop: int) -> None:
         """Takes the positions [start, stop) of the child, clipped to its length."""
-        self.child = child
         self._start = min(start, child.length)
         self._stop = max(self._start, min(stop, child.length))
         endless = self._stop == ENDLESS
         text = f"[{start}:{'' if self._stop == child.length else stop}]"
-        super().__init__(ENDLESS if endless else self._stop - self._start, child.item_bytes, (*child.texts, text))
+        super().__init__(child, ENDLESS if endless else self._stop - self._start, text)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at spans of positions, as blocks of items of the child operation."""
@@ -132,11 +142,11 @@ class Repeat(Operation):
 
     def __init__(self, child: Operation, times: int | None) -> None:
         """Repeats the child `times` times; infinitely if None."""
-        self.child = child
         self.times = times
         endless = child.length and (times is None or child.length == ENDLESS)
         length = ENDLESS if endless else child.length * (times or 0)
-        super().__init__(length, child.item_bytes, (*child.texts, f"repeat({'' if times is None else times})"))
+        text = f"repeat({'' if times is None else times})"
+        super().__init__((child,), length, child.item_bytes, (*child.texts, text))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at ranges of positions, one epoch after another."""
@@ -181,9 +191,8 @@ class Shuffle(Rearranged):
 
     def __init__(self, child: Operation, seed: int) -> None:
         """Shuffles the items of a child, which must be finite, with any integer as seed."""
-        self.child = child
         self._seed = seed
-        super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
+        super().__init__(child, child.length, f"shuffle(seed={seed})")
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -195,10 +204,9 @@ class Window(Rearranged):
 
     def __init__(self, child: Operation, seed: int, window: int) -> None:
         """Shuffles the items of a child; see `WindowShuffle` for the seed and the window."""
-        self.child = child
         self._seed = seed
         self._window = window
-        super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
+        super().__init__(child, child.length, f"shuffle(seed={seed}, window={window})")
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at ranges of positions, in the order of a window shuffle.
@@ -284,7 +292,6 @@ class Shared(Rearranged):
             even: gives all ranks the same number of items; None if they may differ.
             full: the items of the whole epoch, if the child has only the last ones; None for the child.
         """
-        self.child = child
         self.even = even
         self.full = child if full is None else full
         self.num_shared = child.length if even is None else even.length(child.length)
@@ -294,7 +301,7 @@ class Shared(Rearranged):
         by_ones = ", even" if share.end is not None and share.block > 1 else ""
         mode = "" if even is None else f", even={even.mode!r}"
         text = f"shard(of {share.worker_count}, block={share.block}{by_ones}{mode})"
-        super().__init__(length, child.item_bytes, (*child.texts, text))
+        super().__init__(child, length, text)
 
     def in_blocks(self, size: int) -> Shared:
         """Returns this share with blocks of `size` items if it has the default block size; otherwise returns itself."""
@@ -384,18 +391,17 @@ class Batches(Operation):
             size: number of items in a list, at least 1.
             drop_remainder: whether to drop a shorter last list.
         """
-        self.child = child
         self.size = size
         length = child.length
         if length != ENDLESS:
             length = length // size if drop_remainder else -(-length // size)
         text = f"batch({size}{', drop_remainder=True' if drop_remainder else ''})"
         self.drop_remainder = drop_remainder
-        super().__init__(length, child.item_bytes * size, (*child.texts, text))
+        super().__init__((child,), length, child.item_bytes * size, (*child.texts, text))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields lists of the child's items, one per block."""
-        blocks = self.child.blocks((self._child_spans(*span) for span in spans), epoch)
+        blocks = self.child.blocks(itertools.starmap(self._child_spans, spans), epoch)
         return ([group] for group in regroup(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -441,8 +447,7 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
                 f"even={even.mode!r}: expected batches of {operation.size} examples, but the last one of an epoch has "
                 f"{num_remaining}, and an operation follows batch(). Call batch() last, or with drop_remainder=True."
             )
-    only_child: Any = getattr(operation, "child", None)
-    for child in getattr(operation, "children", () if only_child is None else (only_child,)):
+    for child in operation.children:
         _check_equal_batches(child, even)
 
 

@@ -67,6 +67,7 @@ class RunReader:
         self.shard = shard
         self.stop = stop
         self._chunk_bytes = chunk_bytes
+        self._first_chunk_bytes = min(chunk_bytes, CHUNK_BYTES)
         self._submit = submit
         num_fetches = num_runs * (_MAX_FETCHES + 1)  # one more of each run is being read
         self._fetch_bytes = min(FETCH_BYTES, shard.reader.max_ahead // num_fetches)
@@ -88,7 +89,7 @@ class RunReader:
         for piece in self.shard.pieces_of(ranges)[:1].tolist():
             self._is_kept = self.shard.reader.fetch([piece])
             self._next_piece = piece + 1
-        if self._open_run(ranges, self.stop) is None:
+        if self.shard.run(int(ranges[0][0]), self.stop, self._first_chunk_bytes) is None:
             self._chunk_with_first(ranges)
         return self
 
@@ -104,8 +105,9 @@ class RunReader:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has another number of records than its metadata.
         """
-        if not has_failed and self._next_chunk is None and not _has_record(self._chunk, int(ranges[0][0])):
-            run = self._open_run(ranges, self._fetch(ranges))
+        first_record = int(ranges[0][0])
+        if not has_failed and self._next_chunk is None and not _has_record(self._chunk, first_record):
+            run = self.shard.run(first_record, self._fetch(ranges), self._first_chunk_bytes)
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
@@ -165,8 +167,10 @@ class RunReader:
             Number of the record up to which (exclusively) `RecordBlock.take` may read from the cache.
         """
         reader, first = self.shard.reader, int(ranges[0][0])
+        if reader.pieces is None or self._submit is None or not self._is_kept:
+            return self.stop
         pieces = self.shard.pieces_of(ranges)
-        if reader.pieces is None or not len(pieces) or self._submit is None or not self._is_kept:
+        if not len(pieces):
             return self.stop
         size = reader.pieces[1]
         if not self._fetches and not reader.is_near(int(pieces[0]) * size):  # it was removed before it was read
@@ -188,10 +192,6 @@ class RunReader:
             self._is_kept &= self._fetches.popleft()[1].result()
             self._pieces_per_fetch = min(2 * self._pieces_per_fetch, max_pieces)
 
-    def _open_run(self, ranges: Ranges, stop: int) -> Any:
-        """Returns a native run from the first record of the ranges up to `stop`, or None; see `Shard.run`."""
-        return self.shard.run(int(ranges[0][0]), stop, min(self._chunk_bytes, CHUNK_BYTES))
-
     def _chunk_with_first(self, ranges: Ranges) -> tfrecord.Chunk:
         """Returns the chunk that has the first record of the ranges; reads it if needed, and then drops the old one."""
         record, has_no_chunk = int(ranges[0][0]), self._chunk is _EMPTY_CHUNK
@@ -202,7 +202,7 @@ class RunReader:
             chunk, self._next_chunk = self._next_chunk.result(), None
             self._chunk = chunk
         if not _has_record(self._chunk, record):
-            chunk_bytes = min(CHUNK_BYTES, self._chunk_bytes) if has_no_chunk else self._chunk_bytes
+            chunk_bytes = self._first_chunk_bytes if has_no_chunk else self._chunk_bytes
             self._chunk = self._load_chunk(ranges, chunk_bytes)
         return self._chunk
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core, note_if_missing
-from beam_datasets.reading.blocks import Damaged, Items, block_sizes, join_blocks, stop_at_damaged
+from beam_datasets.reading.blocks import Damaged, Items, block_sizes, growing_sizes, join_blocks, stop_at_damaged
 from beam_datasets.reading.config import ReadConfig, choose_files
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.index.interleave import InterleaveOrder
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-_REMOTE_BYTES = 32 << 20  # bytes in memory of all remote files that are read in turn, including chunks read ahead
+_REMOTE_BYTES = 32 << 20  # bytes in memory of all remote files that are read in turn; half of them are read ahead
 _LOCAL_BYTES = 2 << 20  # the same of local files; more would not be in the processor's cache when it is decoded
 _MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20  # bytes
 _MAX_THREADS = 32
-_MIN_VISITS = 1 << 10  # minimum number of visits in an array, except the last one
+_MIN_VISITS, _MAX_VISITS = 1 << 10, 1 << 12  # visits in an array; a read of a run does not extend beyond its array
 _AHEAD_VISITS = 1 << 14  # number of visits to remote runs that are computed ahead of reading
 
 
@@ -81,7 +81,6 @@ class Source(Operation):
         self.instructions = instructions
         self._config = config
         self._cycle = config.cycle_length(ordered=ordered)
-        self._is_remote = storage.is_remote(pool.directory)
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, InterleaveOrder, Ints] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # results of `_file`
@@ -89,7 +88,10 @@ class Source(Operation):
         self._sorted_runs = np.sort(np.array(self.run_numbers, np.int64))
         takes = instructions.take[self._sorted_runs]
         self._first_indices = np.cumsum(takes) - takes  # in dataset order, of each run
-        super().__init__(int(takes.sum()), record_bytes, ())
+        super().__init__((), int(takes.sum()), record_bytes, (), is_remote=storage.is_remote(pool.directory))
+        self._num_open_runs = max(1, min(self._cycle, len(self.run_numbers)))  # runs that are read in turn
+        max_chunk, all_chunks = (_MAX_CHUNK, _REMOTE_BYTES // 2) if self.is_remote else (CHUNK_BYTES, _LOCAL_BYTES)
+        self._chunk_bytes = min(max_chunk, max(all_chunks // self._num_open_runs, _MIN_CHUNK))  # of a run, at a time
 
     def arrangement(self, epoch: int) -> tuple[InterleaveOrder, Ints]:
         """Returns the interleaved order of an epoch, and an array of the number of the run of each of its files."""
@@ -153,20 +155,12 @@ class Source(Operation):
         return self.pool.namer(self.instructions)
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
-        """Yields arrays of the visits that read the positions of the spans."""
+        """Yields arrays of the visits that read the positions of the spans, fewest at first."""
         order, runs = self.arrangement(epoch)
-        skip = self.instructions.skip[runs]
-        for starts, counts in spans:
-            if len(starts) == 1:
-                visits = order.visits(int(starts[0]), int(starts[0] + counts[0]))
-            else:
-                visits = iter((order.visits_of_ranges(starts, counts),))
-            yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in visits)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the files are remote."""
-        return self._is_remote
+        skip, per_visit = self.instructions.skip[runs], order.examples_per_visit
+        for starts, counts in limit_spans(spans, growing_sizes(_MIN_VISITS * per_visit, _MAX_VISITS * per_visit)):
+            files, firsts, numbers = order.visits(starts, counts)
+            yield runs[files], firsts + skip[files], numbers
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; a damaged record is a `Damaged`."""
@@ -242,18 +236,6 @@ class Source(Operation):
             file = self.instructions.filename(run), int(self.instructions.examples_in_shard[run])
             self._files[run] = file
         return file
-
-    @property
-    def _chunk_bytes(self) -> int:
-        """Number of bytes of a run that are read at a time; more if fewer runs are read in turn."""
-        if self.is_remote:  # two chunks of each run: one is read ahead
-            return min(_MAX_CHUNK, max(_REMOTE_BYTES // (2 * self._num_open_runs), _MIN_CHUNK))
-        return min(CHUNK_BYTES, max(_LOCAL_BYTES // self._num_open_runs, _MIN_CHUNK))
-
-    @property
-    def _num_open_runs(self) -> int:
-        """Number of runs that are read in turn, at least 1."""
-        return max(1, min(self._cycle, len(self.run_numbers)))
 
     def open_reader(self, run: int, ranges: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
         """Returns a reader of a run.
