@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import STRING, FeatureConnector
 from beam_datasets.features.class_label import ClassLabel
@@ -340,21 +340,6 @@ class Padding:
         for name, length in lengths.items():
             if length is not None:
                 integer("pad_length" if name == "all" else f"pad_length of {name!r}", length, at_least=0)
-
-    @classmethod
-    def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
-        """Returns the argument `pad` of `stack` from the arguments of `batch()`.
-
-        Args:
-            pad: whether to pad; any other argument that is not the default implies True.
-            value: the attribute `value`.
-            side: the attribute `side`.
-            length: the attribute `length`.
-        """
-        if value is None and side == "right" and length is None:
-            return boolean("pad", pad)
-        boolean("pad", pad)
-        return cls(value, side, length)
 
     @property
     def names(self) -> set[str]:

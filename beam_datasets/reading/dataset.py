@@ -119,7 +119,7 @@ class Dataset(ReadPlan, Frameworks):
         """
         if len(self._steps) != 1 or isinstance(self._steps[0], (Map, Batch)):
             raise ValueError("raw() must come before map() and batch(), whose results are not records.")
-        return self._with(steps=(Raw(getattr(self._steps[0], "with_ids", False)),))
+        return self._with(steps=(Raw(self._steps[0].with_ids),))
 
     @warns_of_buffer_size
     @names_foreign_arguments("shuffle")

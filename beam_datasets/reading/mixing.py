@@ -374,15 +374,15 @@ def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
             )
 
 
-def _describe_items(step: Any) -> str:
+def _describe_items(step: Step) -> str:
     """Describes the items that a first step makes, such as "batches of examples with tfds_id"."""
     if isinstance(step, Batch):
         return f"batches of {_describe_items(step.steps[0])}"
     if isinstance(step, Raw):
         return "records"
-    keys = getattr(step, "supervised_keys", None)
-    with_ids = " with tfds_id" if getattr(step, "with_ids", False) else ""
-    return f"examples{with_ids}" if keys is None else f"tuples of {keys}"
+    if step.supervised_keys is not None:
+        return f"tuples of {step.supervised_keys}"
+    return "examples with tfds_id" if step.with_ids else "examples"
 
 
 def _check_source_key(sources: Sequence[Dataset | Stream], source_key: object) -> None:

@@ -14,7 +14,6 @@ from beam_datasets.reading.elements.transforms import (
     append_filler,
     compose,
     compose_many,
-    features_of,
     share_cores,
 )
 from beam_datasets.reading.index.transforms import Batches, Operation
@@ -67,7 +66,7 @@ class ReadPlan:
     @property
     def features(self) -> Any:
         """The features of the examples as they are decoded, before `map()` and `batch()`; None after `raw()`."""
-        return features_of(self._steps[0])
+        return self._steps[0].decoded_features
 
     @functools.cached_property
     def decode_one(self) -> Callable[[Any], Any]:

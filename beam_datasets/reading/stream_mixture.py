@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
+from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.blocks import growing_sizes
 from beam_datasets.reading.checkpoint import parse_number
 from beam_datasets.reading.elements.links import Item
@@ -87,7 +88,7 @@ class StreamMixture:
     @property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the first source, followed by a `Map`, as the other sources may have other features."""
-        return *self.sources[0]._steps, Map(_identity)
+        return *self.sources[0]._steps, Map(return_unchanged)
 
     def __repr__(self) -> str:
         return f"<{self._operation.texts[0]}>"
@@ -205,11 +206,6 @@ def _sources_check(check: Any, sources: Sequence[Any]) -> str:
         for source_state in sources
     ]
     return hashlib.sha256(json.dumps([shown(check), states]).encode()).hexdigest()[:24]
-
-
-def _identity(value: Any) -> Any:
-    """Returns the value."""
-    return value
 
 
 class MixedStreamIterator(StreamIterator):

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from beam_datasets.advice import note_value
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
@@ -26,7 +27,7 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.features.trees import iter_nested_features, record_name
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
+from beam_datasets.metadata.info import names_in, value_at
 from beam_datasets.reading.blocks import Items, regroup
 from beam_datasets.reading.elements.executor import (
     TASK_BYTES,
@@ -51,7 +52,20 @@ _BLOCK = 256  # maximum number of items that are decoded at once
 
 
 class Step(ABC):
-    """A transform of each item."""
+    """A transform of each item.
+
+    Attributes:
+        with_ids: whether items are pairs (id, record).
+        supervised_keys: structure of the values, a nest of names of features; None for dicts of all features.
+    """
+
+    with_ids: bool = False
+    supervised_keys: tuple[Any, ...] | None = None
+
+    @property
+    def decoded_features(self) -> Any:
+        """The features of the examples that this step makes, as they are decoded; None if they are unknown."""
+        return None
 
     @property
     def kind(self) -> str:
@@ -147,12 +161,7 @@ class Decode(Step):
         return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), decoders or None))
 
     def compile(self) -> Function:
-        """Returns the function from a record to an example, or to a tuple with `supervised_keys`.
-
-        Raises:
-            ValueError: `supervised_keys` name a feature that is not decoded.
-        """
-        check_supervised_keys(self.supervised_keys, self.decoded_features)
+        """Returns the function from a record to an example, or to a tuple with `supervised_keys`."""
         decode, pick = self.decoder.one(), picker(self.supervised_keys)
         if self.with_ids:
             return lambda item: pick({**decode(item[1]), "tfds_id": item[0]})
@@ -213,14 +222,13 @@ class Batch(Step):
 
     def compile_executor(self) -> Executor | None:
         """Returns the executor that decodes the records of batches on threads; None if one thread is enough."""
-        first, pad = self.steps[0], self.pad
+        first = self.steps[0]
         if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
             return None
-        if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
-            decoder, fills = first.decoder.of_batches(pad=pad), self.fill.values
-            pick, relabel = picker(first.supervised_keys), self.fill.relabeler()
+        decoder, fills = self._batch_decoder(), self.fill.values
+        if decoder is not None:
             make_tasks = _tasks_of_single_item(
-                lambda records: decoder.batch_in_parts(records, fills), lambda batch: pick(relabel(batch))
+                lambda records: decoder.batch_in_parts(records, fills), self._batch_finisher()
             )
         else:
             finish = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
@@ -231,13 +239,31 @@ class Batch(Step):
 
     def compile(self) -> Function:
         """Returns the function from a list of items to the batch."""
+        decoder, fills = self._batch_decoder(), self.fill.values
+        if decoder is not None:
+            finish_batch = self._batch_finisher()
+            return lambda items: finish_batch(decoder.batch(items, fills))
+        apply_steps = compose_many(self.steps)
+        return lambda items: self.stack(apply_steps(items))
+
+    @property
+    def decoded_features(self) -> Any:
+        """The features of the examples in the batches; None if they are unknown."""
+        return self.steps[0].decoded_features
+
+    def _batch_decoder(self) -> ColumnarDecoder | None:
+        """Returns the decoder of records to arrays of batches; None if batches are stacked from single examples."""
         first = self.steps[0]
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
-            apply_steps = compose_many(self.steps)
-            return lambda items: self.stack(apply_steps(items))
-        decoder, fills = first.decoder.of_batches(pad=self.pad), self.fill.values
-        pick, relabel = picker(first.supervised_keys), self.fill.relabeler()
-        return lambda items: pick(relabel(decoder.batch(items, fills)))
+            return None
+        return first.decoder.of_batches(pad=self.pad)
+
+    def _batch_finisher(self) -> Function:
+        """Returns the function that replaces labels -1 of a decoded batch, and applies `supervised_keys` to it."""
+        relabel, pick = self.fill.relabeler(), picker(self.steps[0].supervised_keys)
+        if relabel is return_unchanged:
+            return pick
+        return lambda batch: pick(relabel(batch))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "stack"}
@@ -249,7 +275,7 @@ class Batch(Step):
     @functools.cached_property
     def stack(self) -> Callable[[list[Any]], Any]:
         """The function from values, the results of `steps`, to their batch."""
-        pick = picker(getattr(self.steps[0], "supervised_keys", None))
+        pick = picker(self.steps[0].supervised_keys)
         fill, relabel = self.fill.nest(pick), self.fill.relabeler(pick)
         return lambda values: relabel(stack(values, pad=self.pad, fill=fill))
 
@@ -337,6 +363,11 @@ class MixedFirst(Step):
     first_steps: tuple[Step, ...]
     features: Any = None
 
+    @property
+    def decoded_features(self) -> Any:
+        """The features of all sources; None if the examples are mapped afterwards."""
+        return self.features
+
     def compile(self) -> Function:
         """Returns the function from a pair (source, item) to the pair (source, value)."""
         functions = [step.compile() for step in self.first_steps]
@@ -396,26 +427,13 @@ class MixedRest(Step):
         return finish
 
 
-def features_of(step: Any) -> Any:
-    """Returns the features of the examples that the first step of a dataset makes, as they are decoded.
-
-    Returns None if the step makes records, or examples of unknown features.
-
-    Args:
-        step: the first step; of a `Batch`, its own first step counts.
-    """
-    while isinstance(step, Batch):
-        step = step.steps[0]
-    return step.decoded_features if isinstance(step, Decode) else getattr(step, "features", None)
-
-
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
     """Returns the replacements for missing values in the items that the steps produce; see `build_fill`."""
     first, is_mapped = steps[0], len(steps) > 1
     if isinstance(first, Batch):
         return build_fill(None, fill, is_mapped=is_mapped)
-    is_mapped |= getattr(first, "decoders", None) is not None
-    return build_fill(features_of(first), fill, is_mapped=is_mapped)
+    is_mapped |= isinstance(first, Decode) and first.decoders is not None
+    return build_fill(first.decoded_features, fill, is_mapped=is_mapped)
 
 
 def batch_of(
@@ -431,10 +449,10 @@ def batch_of(
 
     For the other arguments and the errors, see `Dataset.batch`.
     """
-    features = features_of(steps[0])
-    pad_value, pad_length = _to_record_names(pad_value, features), _to_record_names(pad_length, features)
-    padding = Padding.of(pad, pad_value, pad_side, pad_length)
-    if isinstance(padding, Padding):
+    features = steps[0].decoded_features
+    padding: bool | Padding = boolean("pad", pad)
+    if pad_value is not None or pad_side != "right" or pad_length is not None:
+        padding = Padding(_to_record_names(pad_value, features), pad_side, _to_record_names(pad_length, features))
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
     fill_values = fill_of_steps(steps, fill)
     if padding and pad_value is None and _looks_like_pad_value(fill, features):
@@ -483,7 +501,7 @@ def check_names(argument: str, names: Iterable[str], steps: tuple[Step, ...], *,
         FeatureValueError: the feature does not exist, or it has no length.
     """
     first, *later_steps = steps
-    features = None if isinstance(first, Batch) else features_of(first)
+    features = None if isinstance(first, Batch) else first.decoded_features
     if not isinstance(features, FeaturesDict) or not all(isinstance(step, MixedRest) for step in later_steps):
         return
     feature_names = [*features, *(step.key for step in later_steps if isinstance(step, MixedRest) and step.key)]
@@ -518,8 +536,8 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
         return steps
     fill_values = fill_of_steps(steps, fill)
     if arrays is not None:
-        fill_values = replace(fill_values, arrays=mark_array_numbers(features_of(steps[0]), arrays))
-    step = FillMissing(fill_values, getattr(steps[0], "supervised_keys", None))
+        fill_values = replace(fill_values, arrays=mark_array_numbers(steps[0].decoded_features, arrays))
+    step = FillMissing(fill_values, steps[0].supervised_keys)
     return steps if step.compile() is return_unchanged else (*steps, step)
 
 
