@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import install_command, needs
 from beam_datasets.intake import image_formats as formats
-from beam_datasets.intake import tiff
+from beam_datasets.intake import jpeg_2000, tiff
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
 from beam_datasets.intake.images import check_image, check_size, image_problem, ppm_fields
@@ -50,7 +50,6 @@ _MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "RGB": "RGB", "RGBX": "RGB
 _MODES |= {"PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}
 _ORIENTATION = 0x0112  # the EXIF tag
 _NOT_IN_PILLOW = (34887, 50001)  # compressions of TIFF that Pillow's libtiff does not decode: LERC and WebP
-_SIZ = b"\xff\x4f\xff\x51"  # the beginning of a JPEG 2000 codestream
 _AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)  # the box of an AV1 image, with the byte that holds its bit depth
 _JXL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}  # width : height
 _CUBE_OR_VOLUME, _DDS_FLOATS = 0x200200, range(94, 97)  # capabilities and pixel formats of DDS
@@ -327,16 +326,13 @@ def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
     For the arguments, see `_by_pillow`.
     """
-    start = data.find(_SIZ)
-    num_channels = int.from_bytes(data[start + 40 : start + 42], "big")
-    components = data[start + 42 : start + 42 + 3 * num_channels]
-    if start < 0 or not 0 < num_channels == len(components) // 3:
-        raise DamagedError("it has no size")
-    depths = components[::3]
+    depths = jpeg_2000.depths(data)
+    num_channels = len(depths)
     if len(set(depths)) > 1 or depths[0] & 0x80 or depths[0] >= 16 or num_channels > 4:
         raise InputError(
             f"JPEG 2000 with signed, different or {num_channels} channels is not decoded exactly; convert it"
         )
+    jpeg_2000.check_tiles(data)
     bits = depths[0] + 1
     if bits <= 8:
         return _by_pillow(data, kind, header)

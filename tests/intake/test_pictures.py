@@ -1,6 +1,7 @@
 """Pixels of foreign images: those that were written, at their full depth, or an error that names the format."""
 
 import io
+import re
 import sys
 
 import imagecodecs
@@ -165,6 +166,30 @@ def test_jpeg_xl():
 def test_what_is_not_decoded_exactly_is_named(data, problem):
     with pytest.raises(InputError, match=problem):
         read_picture(data)
+
+
+def tiled(**options):
+    target = io.BytesIO()
+    Pillow.fromarray(noise(40, 50)).save(target, "JPEG2000", tile_size=(32, 32), **options)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("data", [tiled(), tiled(no_jp2=True), jp2(BYTES), jp2(DEEP)], ids=["JP2", "J2K", "8", "16"])
+def test_a_part_of_a_jpeg_2000_is_refused(data):
+    """Also one that ends after the marker of a tile-part, of which OpenJPEG leaves the other tiles black."""
+    assert read_picture(data).pixels.any()
+    part_of_tile = re.compile(rb"\xff\x90(?=\0\x0a)")
+    assert part_of_tile.search(data)
+    for size in {*range(0, len(data), 29), *(match.end() for match in part_of_tile.finditer(data))}:
+        with pytest.raises(InputError, match="JPEG 2000|not an image|an empty file"):
+            read_picture(data[:size])
+
+
+def test_a_jpeg_2000_without_a_tile():
+    data = tiled()
+    start, stop = (match.start() for match in list(re.finditer(rb"\xff\x90\0\x0a", data))[1:3])
+    with pytest.raises(InputError, match="a damaged image: JPEG 2000: 1 of its 4 tiles are missing"):
+        read_picture(data[:start] + data[stop:])
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
