@@ -52,6 +52,7 @@ _ORIENTATION = 0x0112  # the EXIF tag
 _NOT_IN_PILLOW = (34887, 50001)  # compressions of TIFF that Pillow's libtiff does not decode: LERC and WebP
 _AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)  # the box of an AV1 image, with the byte that holds its bit depth
 _JXL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}  # width : height
+_STRIP_PIXELS = 1 << 22  # converted at once; Pillow makes four copies of the pixels that it converts
 _CUBE_OR_VOLUME, _DDS_FLOATS = 0x200200, range(94, 97)  # capabilities and pixel formats of DDS
 
 
@@ -180,7 +181,14 @@ def pixels_of(picture: Any, format_name: str) -> NDArray[Any]:
         raise InputError(
             f"{format_name} with pixels of the mode {mode} is not decoded exactly; convert it to 8 or 16 bits"
         )
-    pixels = np.array(picture.convert(converted_mode))
+    width, height = picture.size
+    step = max(1, _STRIP_PIXELS // width)
+    first = np.asarray(picture.crop((0, 0, width, min(step, height))).convert(converted_mode))
+    pixels = np.empty((height, *first.shape[1:]), np.uint8)
+    pixels[:step] = first
+    for top in range(step, height, step):
+        strip = picture.crop((0, top, width, min(top + step, height)))
+        pixels[top : top + step] = strip.convert(converted_mode)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 

@@ -11,7 +11,9 @@ from PIL import Image as Pillow
 from PIL import features
 
 from beam_datasets.errors import InputError
+from beam_datasets.intake import pictures
 from beam_datasets.intake.pictures import apply_orientation, jpeg_xl_size, read_picture
+from tests.files.in_process import apart, peak_memory
 from tests.images import mutations, noise, page, saved, tiff
 
 BYTES = noise(6, 9)
@@ -190,6 +192,31 @@ def test_a_jpeg_2000_without_a_tile():
     start, stop = (match.start() for match in list(re.finditer(rb"\xff\x90\0\x0a", data))[1:3])
     with pytest.raises(InputError, match="a damaged image: JPEG 2000: 1 of its 4 tiles are missing"):
         read_picture(data[:start] + data[stop:])
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+def test_large_images_are_converted_in_strips(mode, monkeypatch):
+    """The pixels are the same, whatever is converted at once."""
+    form = {"CMYK": "JPEG", "P": "GIF"}.get(mode, "PNG")
+    image = Pillow.fromarray(noise(23, 31, 4)).convert(mode)
+    for options in ({}, {"transparency": 7}) if mode == "P" else ({},):
+        data = saved(image, form, **options)
+        expected = read_picture(data)
+        for number in (1, 31 * 7, 31 * 23):
+            monkeypatch.setattr(pictures, "_STRIP_PIXELS", number)
+            assert np.array_equal(read_picture(data).pixels, expected.pixels)
+
+
+def memory_of_pixels(data):
+    before = peak_memory()
+    return read_picture(data).pixels.nbytes, peak_memory() - before
+
+
+def test_memory_of_a_large_image():
+    """A few bytes can be many pixels: of these, the file has one and the result three bytes."""
+    data = saved(Pillow.new("P", (6000, 5000)), "GIF")
+    num_bytes, memory = apart(memory_of_pixels, data)
+    assert memory < 2 * num_bytes
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
