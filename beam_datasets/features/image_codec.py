@@ -31,8 +31,23 @@ _MAX_EXPANSION = 1032  # bytes that deflate can make of one
 _PNG_RUNS = 3  # the strategy that compresses runs of equal bytes: a seventh of the default's time for photographs
 _PNG_PLAIN, _PNG_PAETH = 0x08, 0x80  # filters of rows
 _PNG_SMALL = 4096  # bytes below which filters make files larger
+_MAX_PNG_SIDE = 1_000_000  # pixels in a row or column that libpng reads and writes
 _JPEG_QUALITY = 95  # TensorFlow's
 _GRAY = np.array([9798, 19235, 3735], np.uint32)  # red, green and blue of 32768 (libpng's rounding of ITU-R 601-2)
+
+
+def check_png_size(height: int, width: int) -> None:
+    """Checks that an image is not too high or too wide for a PNG.
+
+    Raises:
+        InputError: it is.
+    """
+    if max(height, width) > _MAX_PNG_SIDE:
+        raise InputError(
+            expected=f"at most {_MAX_PNG_SIDE:,} pixels in a row or column of an image that is stored as PNG",
+            got=f"{height} x {width} pixels",
+            advice="Cut it into tiles",
+        )
 
 
 def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> bytes:
@@ -49,6 +64,8 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
         MissingDependencyError: imagecodecs is not installed.
     """
     codecs = _import_imagecodecs()
+    if kind == "png":
+        check_png_size(*pixels.shape[:2])
     array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
     if 1 in array.shape:  # whose strides may be any, which imagecodecs refuses
         array = array.copy()

@@ -155,6 +155,7 @@ def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str)
         An array of shape (height, width, channels).
     """
     _check_image(picture, field, options, path)
+    image_codec.check_png_size(*picture.pixels.shape[:2])
     _refuse_orientation(picture.orientation, options)
     _count_properties(picture, picture.orientation, field, options)
     count(PRINTED, picture.is_cmyk)

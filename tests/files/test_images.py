@@ -11,7 +11,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from beam_datasets.errors import InputError
+from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.features import FeaturesDict, Image, Sequence, compile_decoder, compile_encoder, to_json_text
 from beam_datasets.files.fields import parse_field, to_feature
 from beam_datasets.files.image_folder import ImageFolder
@@ -345,6 +345,19 @@ def test_what_is_stored_can_be_read_of_many(kind):
 
 
 # --------------------------------------------------------------------------------------------------------------- builds
+
+
+def test_an_image_too_high_for_png(files):
+    """Which names the file, and is left out by `--skip_bad`: libpng reads at most 1,000,000 rows."""
+    high = b"P5\n1 1000001\n255\n" + bytes(1_000_001)
+    files.write("a/high.pgm", high)
+    files.write("a/good.png", saved(RGB, "PNG"))
+    problem = r"a/high.pgm: expected at most 1,000,000 pixels in a row or column .* got 1000001 x 1 pixels"
+    with pytest.raises(InputError, match=problem):
+        publish("image_folder", files.folder)
+    assert len(publish("image_folder", files.folder, "--skip_bad").rows) == 1
+    with pytest.raises(BeamDatasetsError, match="expected at most 1,000,000 pixels in a row or column"):
+        compile_encoder({"image": Image()})({"image": np.zeros((1, 1_000_001, 3), np.uint8)})
 
 
 def test_deep_images_of_a_folder(files):
