@@ -1,4 +1,4 @@
-"""Damaged files of every format: refused by an error that names the file, or published and readable; never worse."""
+"""Damaged files of every format: refused by an error with the file, or published as another library reads them."""
 
 import bz2
 import csv
@@ -10,8 +10,10 @@ import random
 import struct
 import zlib
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 
+import imagecodecs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from beam_datasets.formats.example import serialize
 from beam_datasets.formats.tfrecord import frame, masked_crc32c
 from beam_datasets.reading.opening import builder_from_directory
 from tests.cases import repeated
+from tests.files import foreign_suites
 from tests.files.in_process import Crashed, apart, is_refusal, make_builder, option_names, peak_memory, publish
 
 FEW, MANY = 40, repeated(100)
@@ -121,7 +124,27 @@ def _more_seeds():
         "ogg": ("sound_folder", "f.ogg", [_sound("OGG", "VORBIS"), _sound("OGG", "OPUS")]),
         "aiff": ("sound_folder", "f.aiff", [_sound("AIFF", "PCM_16"), _sound("AIFF", "PCM_24")]),
         "mp3": ("sound_folder", "f.mp3", [_sound("MP3", "MPEG_LAYER_III")]),
+        **_seeds_of_other_codecs(),
     }
+
+
+def _seeds_of_other_codecs():
+    """Returns the undamaged images whose decoders are optional, as far as they are installed."""
+    rgb, deep = np.asarray(_pixels("RGB")), np.asarray(_pixels("RGB")).astype(np.uint16) * 257
+    codecs = {"avif": imagecodecs.AVIF, "jp2": imagecodecs.JPEG2K, "jxl": imagecodecs.JPEGXL}
+    encoders = {
+        "avif": lambda: [imagecodecs.avif_encode(rgb)],
+        "jp2": lambda: [imagecodecs.jpeg2k_encode(each, level=0) for each in (rgb, deep)],
+        "jxl": lambda: [imagecodecs.jpegxl_encode(each, lossless=True) for each in (rgb, deep)],
+    }
+    contents = {form: encoders[form]() for form, codec in codecs.items() if codec.available}
+    with suppress(ImportError):
+        import pillow_heif
+
+        file = io.BytesIO()
+        pillow_heif.from_pillow(Image.fromarray(rgb).resize((32, 24))).save(file, quality=60)
+        contents["heic"] = [file.getvalue()]
+    return {form: ("image_folder", f"f.{form}", files) for form, files in contents.items()}
 
 
 def _with_checksums_of_png(data):
@@ -202,17 +225,36 @@ def written(form, seed, folder):
     return path.parent.parent if kind.endswith("_folder") else path
 
 
+CASES = {
+    "image_folder": foreign_suites.image_cases,
+    "sound_folder": foreign_suites.sound_cases,
+    "csv": foreign_suites.csv_cases,
+    "jsonl": foreign_suites.jsonl_cases,
+    "text_lines": foreign_suites.text_cases,
+    "parquet": foreign_suites.parquet_cases,
+    "tfrecord": foreign_suites.tfrecord_cases,
+}
+
+
 def outcome(form, seed, folder):
     """Returns `published`, `refused`, or what is wrong with what a builder does of a damaged file."""
     kind, name, _ = seeds()[form]
     path, before = written(form, seed, folder), peak_memory()
     try:
-        publish(kind, path)
-        found = "published"
+        published, result = publish(kind, path), "published"
     except Exception as error:
-        found = "refused" if is_refusal(error, name) else f"{type(error).__name__}: {error!s:.300}"
-    more = peak_memory() - before
-    return f"{more >> 20} MiB of memory" if more > MAX_MEMORY else found
+        published, result = None, "refused" if is_refusal(error, name) else f"{type(error).__name__}: {error!s:.300}"
+    if (more := peak_memory() - before) > MAX_MEMORY:
+        return f"{more >> 20} MiB of memory"
+    problem = foreign_suites.judged(case_of(kind, path, name), published) if published else ""
+    return problem or result
+
+
+def case_of(kind, path, name):
+    """Returns how a library reads the file that a builder is given, or that is in a folder below it."""
+    if not kind.endswith("_folder"):
+        return next(CASES[kind](path))
+    return next(CASES[kind](path / "label" / name, path.parent))
 
 
 def outcomes(form, seeds_of_files, folder):
