@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
@@ -63,6 +64,7 @@ Write = Callable[[str, bytes], None]
 _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")
 
 
+@names_foreign_arguments("adopt")
 def adopt(
     pattern: Patterns | Mapping[str, Patterns],
     features: Any,

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from beam_datasets.arguments import shown
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES, COMMANDS, FORMATS, OPTIONS
 
 P = ParamSpec("P")
@@ -210,6 +210,23 @@ def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
     return __getitem__
 
 
+def advised_operator(receiver: str, method: str) -> Callable[[Any, object], Any]:
+    """Returns a method for a binary operator, such as `__mul__`, that raises a TypeError with the code to write.
+
+    Args:
+        receiver: the key in `ATTRIBUTES`.
+        method: name of the method; the table has a row for it.
+    """
+
+    def operate(self: Any, other: object) -> Any:
+        """Raises a TypeError."""
+        row = _table(receiver)[method]
+        sentence = _sentence(row, {receiver: receiver, **dict.fromkeys(row.fields, shown(other))})
+        raise TypeError(f"a {type(self).__name__} has no {method}. {sentence}")
+
+    return operate
+
+
 def advised_len(receiver: str) -> Callable[[Any], int]:
     """Returns a `__len__` that raises a TypeError with the code to write; the class needs a `__bool__`, too."""
 
@@ -221,12 +238,28 @@ def advised_len(receiver: str) -> Callable[[Any], int]:
     return __len__
 
 
+def instead_of_argument(table: str, argument: str, arguments: Mapping[str, Any]) -> str:
+    """Returns the sentence "Use ..." for an argument of other libraries; '' if the table lacks it.
+
+    Args:
+        table: the key in `ARGUMENTS`.
+        argument: name of the argument.
+        arguments: {name: value} of the arguments of the call.
+    """
+    row = rows_of(ARGUMENTS[table]).get(argument)
+    if row is None:
+        return ""
+    fields = {name: _abbreviate(value) for name, value in arguments.items()}
+    return _sentence(row, {**fields, "argument": argument, "value": fields[argument]})
+
+
 def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Returns a decorator that adds "Use ..." to the TypeError for an argument name of another library.
 
     Args:
         function_name: the key in `ARGUMENTS`. A row with an empty name is the advice for any other invalid call;
-            without it, such calls raise Python's own error.
+            without it, such calls raise Python's own error. Any other unknown argument is an error that names a similar
+            argument, or all of them.
     """
     rows = rows_of(ARGUMENTS[function_name])
     is_method = function_name.islower()  # otherwise the constructor of a class
@@ -234,7 +267,11 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         """Returns the function with a check of its arguments."""
         signature = inspect.signature(function)
-        names = tuple(name for name in signature.parameters if name != "self")
+        names = tuple(
+            name
+            for name, parameter in signature.parameters.items()
+            if name != "self" and parameter.kind not in _VARIADIC
+        )
         called_name = function.__name__ if is_method else function_name
         foreign_names = rows.keys() - {*names, ""}
 
@@ -245,13 +282,12 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
                 try:
                     return function(*args, **kwargs)
                 except TypeError:
-                    if "" not in rows:
-                        raise
-                    try:
-                        signature.bind(*args, **kwargs)
-                    except TypeError as error:
-                        problem = str(error)
-                    else:
+                    problem = _problem_of_call(signature, args, kwargs)
+                    if problem.startswith(_UNEXPECTED):
+                        unknown = next(name for name in kwargs if name not in names)
+                        hint = did_you_mean(unknown, names) or f" Its arguments are {', '.join(names)}."
+                        raise TypeError(f"{called_name}(): no argument {unknown!r}.{hint}") from None
+                    if not problem or "" not in rows:
                         raise
             foreign = next((name for name in kwargs if name in foreign_names), "")
             values = args[1:] if "self" in signature.parameters else args
@@ -264,6 +300,19 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
         return checked
 
     return decorate
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_UNEXPECTED = "got an unexpected keyword argument"  # as `inspect.Signature.bind` says it
+
+
+def _problem_of_call(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Returns why a function cannot be called with these arguments; '' if it can."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def names_foreign_constructor_arguments(cls: type[T]) -> type[T]:
@@ -335,7 +384,7 @@ def _sentence(row: Row, fields: Mapping[str, str]) -> str:
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")
     for number, fragment in enumerate(parts):  # shell commands take only strings, quoted for the shell
-        available = words if fragment.startswith(("beam-datasets ", "--")) else fields
+        available = words if fragment.startswith(("beam-datasets ", "--", "NAME")) else fields
         parts[number] = fragment.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
     sentence = "`".join(parts)
     return f"Leave it out: {sentence.removeprefix(_NOTHING)}." if sentence.startswith(_NOTHING) else f"Use {sentence}."

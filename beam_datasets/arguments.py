@@ -102,6 +102,14 @@ def int64_of(value: Any) -> int | None:
     return None
 
 
+def count_of(value: Any) -> int:
+    """Returns the argument `count` of `take` and `skip`, at least 0; a share is an error that says how to get one."""
+    if isinstance(value, float) or (isinstance(value, str) and value.endswith("%")):
+        share = value if isinstance(value, str) else f"{value:.0%}"
+        raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train[:{share}]').")
+    return integer("count", value, at_least=0)
+
+
 _FLAGS = (bool, np.bool_)
 
 
@@ -138,6 +146,8 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
             index_of(end, n)
         indices = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     kinds = set(map(type, indices)) if isinstance(indices, (list, tuple)) else set()
+    if str in kinds:
+        raise _no_index(indices)
     if kinds & {*_FLAGS} and kinds - {*_FLAGS}:  # NumPy takes True for 1
         raise _no_index(next(index for index in indices if type(index) in _FLAGS))
     try:
@@ -158,6 +168,9 @@ def _no_index(index: Any) -> TypeError:
     hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
     if isinstance(index, str):
         hint = f" The values of a feature are [example[{index!r}] for example in ds]."
+    elif isinstance(index, (list, tuple)) and any(isinstance(item, str) for item in index):
+        names = shown([*index])
+        hint = f" Some features are bd.load(..., decoders=bd.decode.PartialDecoding({names}))."
     return TypeError(
         f"ds[...] takes an int, a slice, a list, array or range of ints, or a mask, not {index!r:.100}.{hint}"
     )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
-from beam_datasets.advice import instead_of_format, names_foreign_arguments
+from beam_datasets.advice import instead_of_argument, instead_of_format, names_foreign_arguments
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError, did_you_mean
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
@@ -78,9 +78,12 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
     """
     builder: Any = _registered.get(name)
     if builder is None and kwargs:
+        arguments = {"name": name, **kwargs}
+        hints = (instead_of_argument("builder_kwargs", argument, arguments) for argument in kwargs)
+        advice = instead_of_format("builder", name) or next(filter(None, hints), "")
         raise DatasetNotFoundError(
             f"no builder called {name!r} is registered that could take {', '.join(kwargs)}. "
-            "Import the module that has it; or leave that out, to read what is published."
+            + (advice or "Import the module that has it; or leave that out, to read what is published.")
         )
     return None if builder is not None and not kwargs and _needs_arguments(builder) else builder
 
@@ -255,7 +258,7 @@ def find_published(
         DatasetNotFoundError: no published version has this name; the message lists what exists. Or it is not a name.
         ValueError: there are options for a local path.
     """
-    text = os.fspath(name_or_dir)
+    text = storage.as_text(name_or_dir)
     if _is_directory(name_or_dir):
         return storage.with_options(text, storage_options) if storage_options else text
     root, is_local_dir = root_dir(data_dir, storage_options), os.path.isdir(text)
@@ -468,7 +471,11 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     if configs or list_versions(name, data_dir=root):
         names_text = ", ".join(configs) or "none"
-        hint = f" A version is '{name}:{config}'." if Version.is_valid(config) else did_you_mean(str(config), configs)
+        hint = did_you_mean(str(config), configs)
+        if Version.is_valid(config):
+            hint = f" A version is '{name}:{config}'."
+        elif config in _USUAL_SPLITS:
+            hint = f" A split is split={config!r} (--split {config})."
         return DatasetNotFoundError(
             f"{name} in {root} has no config {config!r}; published configs: {names_text}.{hint}"
         )
@@ -486,6 +493,9 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; datasets there are: {names_text}.{advice}"
     )
+
+
+_USUAL_SPLITS = ("train", "test", "validation", "val", "dev")
 
 
 def _join_config(name: str, config: str | None) -> str:

@@ -33,15 +33,17 @@ _RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
 
 DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------ Hugging Face datasets: properties
-    "num_rows | num_samples | size | count | count_rows | cardinality | nrows | epoch_size": "`len({ds})`",
+    "num_rows | num_samples | size | count | count_rows | cardinality | nrows | epoch_size | length | n | total | num_records": "`len({ds})`",
     "num_columns | width": "`len({ds}.features)`",
     "ndim": "`{ds}.features`: each feature has a shape of its own",
     "shape": "`(len({ds}), len({ds}.features))`",
-    "column_names | columns | feature_names | keys": "`list({ds}.features)`",
-    "schema | lance_schema | dtypes | output_features | element_types | output_types | output_shapes": "`{ds}.features`",
+    "column_names | columns | feature_names | keys | fields": "`list({ds}.features)`",
+    "schema | lance_schema | dtypes | output_features | element_types | output_types | output_shapes | spec | signature | element"
+    " | element_type | structure": "`{ds}.features`",
     "element_spec": "`{ds}.features`; `{ds}.as_tf_dataset().element_spec` is that of tf.data",
-    "info": "`bd.load(..., with_info=True)`, or `bd.builder(name).info`",
+    "info | with_info": "`bd.load(..., with_info=True)`, or `bd.builder(name).info`",
     "builder_name": "`bd.builder(name).name`",
+    "builder": "`bd.builder(name)`",
     "config_name": "`bd.builder(name).config_name`",
     "version": "`bd.builder(name).version`",
     "versions | list_versions": "`beam-datasets list --versions`",
@@ -52,22 +54,23 @@ DATASET: Mapping[str, str] = {
     "download_checksums": "checksums.tsv beside the builder; `bd.builder(name).manifest` has those of the shards",
     "split": "`repr({ds})`, which shows the slice; `bd.load(..., split=['train[20%:]', 'train[:20%]'])` splits",
     "data": "`{ds}.to_arrow()`",
-    "cache_files | filepaths | filenames | shards | urls": "`bd.builder(name).info.splits['train'].filepaths`",
+    "cache_files | filepaths | filenames | shards | urls | files": "`bd.builder(name).info.splits['train'].filepaths`",
     "num_shards | n_shards": "`bd.builder(name).info.splits['train'].num_shards`",
     "format": "`{ds}[0]`: values are NumPy's",
     "epoch": "`{ds}.iterate(epoch=0)`, which reads the given epoch",
     # --------------------------------------------------------------------------------- Hugging Face datasets: columns
-    "select_columns(column_names) | project(columns) | with_features(features)": _PARTIAL
-    + "({column_names}))`, which decodes these features alone",
-    "remove_columns(column_names)": _PARTIAL + "([...]))` with the features to keep, without {column_names}",
+    "select_columns(column_names) | project(columns) | with_features(features) | keep(columns) | keep_columns(columns)"
+    " | only(columns)": _PARTIAL + "({column_names}))`, which decodes these features alone",
+    "remove_columns(column_names) | pop(column) | drop_columns(columns) | drop_column(column)": _PARTIAL
+    + "([...]))` with the features to keep, without {column_names}",
     "rename_column(original_column_name, new_column_name)": (
         "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
     ),
     "rename_columns(column_mapping)": "`{ds}.map(lambda e: {{({column_mapping}).get(name, name): e[name] for name in e}})`",
-    "add_columns(transforms)": "`{ds}.map(lambda e: {{**e, 'name': value}})` for {transforms:new features}",
-    "add_column(name, column) | with_column(name, column) | assign(name) | with_columns(name)": "`{ds}.map(lambda e: {{**e, {name}: value}})`",
+    "add_columns(transforms) | with_columns(transforms) | assign(transforms)": "`{ds}.map(lambda e: {{**e, 'name': value}})` for {transforms:new features}",
+    "with_column(new, column) | add_column(name, column)": "`{ds}.map(lambda e: {{**e, {new:'name'}: value}})`",
     "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
-    "cast(features) | align_labels_with_mapping(label2id) | class_encode_column(column) | flatten": _IN_MAP,
+    "cast(features) | astype(dtype) | align_labels_with_mapping(label2id) | class_encode_column(column) | flatten": _IN_MAP,
     "add_item(item)": "`bd.append(name, source)`, which publishes a version with more examples, for {item}",
     "unique(column)": "`{{e[{column}] for e in {ds}}}`; `beam-datasets stats NAME` counts values",
     "column(name)": "`[e[{name}] for e in {ds}]`",
@@ -75,16 +78,18 @@ DATASET: Mapping[str, str] = {
     "select(indices) | subset(indices) | take_indices(indices)": (
         "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset; `{ds}.filter(function)` selects by a condition"
     ),
-    "sort(column_names) | sort_values(by)": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
+    "sort(column_names) | sort_values(by) | order_by(column) | sort_by(column) | orderBy(column) | sorted": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
     "train_test_split(test_size)": (
         "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `'train[100:]'` and `'train[:100]'` for a number of examples: "
         "slices are random samples"
     ),
     "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards=8)`, which writes other shards",
-    "iter(batch_size)": "`{ds}.batch({batch_size:32})`",
+    "iter(batch_size) | with_batch_size(batch_size) | iter_chunks(size) | chunks(size) | chunked(n) | in_batches(size)"
+    " | batch_read(batch_size)": "`{ds}.batch({batch_size:32})`",
     "set_epoch(epoch)": "`{ds}.iterate(epoch={epoch:0})`; `{ds}.as_torch()` has set_epoch()",
-    "state_dict": "`iter({ds}).state_dict()`: the iterator has the state",
-    "load_state_dict(state_dict)": "`{ds}.iterate(state={state_dict})`",
+    "state_dict | save_state | state | position | cursor": "`iter({ds}).state_dict()`: the iterator has the state",
+    "load_state_dict(state_dict) | resume(state) | from_state(state) | restore(state) | load_state(state)"
+    " | load_checkpoint(state) | continue_from(state)": "`{ds}.iterate(state={state_dict})`",
     "get_state": "`iter({ds}).get_state()`: the iterator has the state",
     "set_state(state)": "`{ds}.iterate(state={state})`",
     "with_format(type) | set_format(type) | formatted_as(type) | reset_format": (
@@ -98,11 +103,12 @@ DATASET: Mapping[str, str] = {
     "foreach(fn) | for_each(fn)": "`for example in {ds}: {fn:function}(example)`",
     "flatmap(fn) | flatMap(fn) | explode | unnest": "`{ds}.flat_map({fn:function})`",
     "fold(fn)": "`functools.reduce({fn:function}, {ds}, 0)`",
-    "shuffled(seed) | random_shuffle(seed) | permute(seed) | randomize_block_order | randomize(seed) | shuffle_files(seed)"
+    "shuffled(seed) | with_shuffle(seed) | random_shuffle(seed) | permute(seed) | randomize_block_order | randomize(seed) | shuffle_files(seed)"
     " | global_shuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader"
     " | as_torch_dataset | to_iterable | to_torch_dataset": _TORCH_LOADER,
     "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | dropna | fillna | isna"
+    " | standardize | to_uint8 | to_float | vectorize | embed | encode | lowercase"
     " | replace | clean | impute | one_hot": _IN_MAP,
     "min(column) | max(column) | mean(column) | std(column) | sum(column) | median(column) | nunique(column)"
     " | histogram(column) | summary(column) | info_stats | profile": "`beam-datasets stats NAME`, or `{ds}.to_pandas()[{column:'label'}]`",
@@ -120,7 +126,7 @@ DATASET: Mapping[str, str] = {
     "balance(column) | oversample(column) | undersample(column) | weighted(column)": (
         "`bd.materialize(..., where='label = 1')` for each class, and `bd.mix({{a: 0.5, b: 0.5}})` of them"
     ),
-    "kfold(n) | k_fold(n) | cross_validation(n)": "`bd.load(..., split=[f'train[:{{i}}%]+train[{{i + 20}}%:]' for i in range(0, 100, 20)])` for 5 folds",
+    "kfold(n) | k_fold(n) | cross_validation(n) | cross_validate(n) | folds(n) | get_fold(n)": "`bd.load(..., split=[f'train[:{{i}}%]+train[{{i + 20}}%:]' for i in range(0, 100, 20)])` for 5 folds",
     "split_by(column) | stratify(column) | partition(column) | partition_by(column)": (
         "`bd.SplitByValue` in the builder, or `beam-datasets build csv --split_by`; `{ds}.filter(function)` selects"
     ),
@@ -159,7 +165,7 @@ DATASET: Mapping[str, str] = {
     "train | test | validation | val | dev": "`bd.load(name, split='{name}')`: `{ds}` is of one split, or of a slice",
     "as_supervised": "`bd.load(..., as_supervised=True)`",
     "unshuffle": "`{ds}` before `shuffle()`",
-    "trim(length) | trim_and_pad_dataset(length) | pad_to(length)": "`{ds}.batch(32, pad_length={length:128})`, or `{ds}.map(function)`",
+    "trim(length) | trim_and_pad_dataset(length) | pad_to(length) | truncate(length)": "`{ds}.batch(32, pad_length={length:128})`, or `{ds}.map(function)`",
     "next": "`next(iter({ds}))`",
     "to(device) | cuda(device) | to_device(device) | device": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
     "pin_memory | collate_fn | worker_init_fn | batch_sampler | persistent_workers": _TORCH_LOADER
@@ -168,15 +174,15 @@ DATASET: Mapping[str, str] = {
     "pipeline | compute | persist | checkpoint | execute | run": "`{ds}` as it is: examples are made when they are read",
     "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
     "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
-    "to_csv(path_or_buf)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
-    "to_json(path_or_buf)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
-    "to_parquet(path_or_buf)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
+    "to_csv(path_or_buf) | write_csv(path)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
+    "to_json(path_or_buf) | to_jsonl(path) | write_json(path) | write_jsonl(path)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
+    "to_parquet(path_or_buf) | write_parquet(path)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
     "to_sql(name, con)": "`{ds}.to_pandas().to_sql({name:'table'}, {con:connection})`",
-    "save_to_disk(dataset_path) | save(path) | snapshot(path) | write_dataset": (
+    "save_to_disk(dataset_path) | save(path) | snapshot(path) | dump(path) | write_dataset": (
         "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice"
     ),
     "load_from_disk(dataset_path) | load(path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
-    "push_to_hub(repo_id)": _EXPORT + ", whose files can be uploaded to {repo_id:a hub}",
+    "push_to_hub(repo_id) | upload(path)": _EXPORT + ", whose files can be uploaded to {repo_id:a hub}",
     "from_csv(path_or_paths)": _FILES + " csv --name NAME --pattern {path_or_paths:'*.csv'} --data_dir DIR`",
     "from_json(path_or_paths)": _FILES + " jsonl --name NAME --pattern {path_or_paths:'*.jsonl'} --data_dir DIR`",
     "from_parquet(path_or_paths)": _FILES
@@ -208,7 +214,7 @@ DATASET: Mapping[str, str] = {
         "`{ds}` as it is: files are interleaved; `bd.ReadConfig(interleave_cycle_length=16)` changes how"
     ),
     "options | with_options": "`bd.ReadConfig(...)` of `bd.load(..., read_config=...)`",
-    "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device": (
+    "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device | with_prefetch(n) | with_workers(n) | with_threads(n)": (
         "`{ds}.parallel(threads=4)` or `{ds}.parallel(processes=4)`; remote files are read ahead as it is"
     ),
     "ragged_batch(batch_size) | dense_to_ragged_batch(batch_size) | sparse_batch(batch_size) | rebatch(batch_size)"
@@ -218,11 +224,45 @@ DATASET: Mapping[str, str] = {
     "take_while(predicate)": "`itertools.takewhile({predicate:function}, {ds})`",
     "unbatch | unbatched": "the dataset before `batch()`: its items are single examples",
     "zip": "`zip(a, b)`, or one dataset with the features of both",
-    "__add__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
+    "__add__ | __or__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
+    "__and__ | __sub__": "`bd.diff(old, new)` for two versions, or `{ds}.filter(function)`",
+    "__mul__(count)": "`{ds}.repeat({count:2})`",
     # ----------------------------------------------------------------------------------------------------------- Grain
     "seed(seed) | set_seed(seed) | reshuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "slice(sl)": "`{ds}.skip(10).take(20)`, or `split='train[10:30]'`",
-    "parents": "`repr({ds})`, which shows the operations",
+    "parents | is_shuffled | operations": "`repr({ds})`, which shows the operations",
+    # ----------------------------------------------------------------------------------------------- words of anybody
+    "split_at(position) | cut(position)": "`{ds}.take({position:100})` and `{ds}.skip({position:100})`",
+    "seek(count) | start_from(count) | fast_forward(count) | from_step(count) | advance(count)": "`{ds}.skip({count:100})`",
+    "row(index) | item(index) | get_row(index) | nth(index) | example_at(index)": "`{ds}[{index:3}]`",
+    "last": "`{ds}[-1]`",
+    "any(fn) | all(fn)": "`{name}(map({fn:function}, {ds}))`",
+    "contains(key) | has(key) | exists(key) | has_key(key)": "`{ds}.find({key}) is not None`",
+    "find_index(fn) | index_where(fn)": "`next(i for i in range(len({ds})) if {fn:function}({ds}[i]))`",
+    "print | display | preview | view": "`bd.show_examples({ds})`",
+    "bootstrap | resample | sample_with_replacement": (
+        "`{ds}.as_torch(map_style=True)`, with `torch.utils.data.RandomSampler(..., replacement=True)` for the DataLoader"
+    ),
+    "bucket(boundaries) | bucket_by_length(boundaries) | buckets(boundaries)": (
+        "`{ds}.batch_by_length({boundaries:[128, 512]}, [32, 16, 8], length='tokens')`"
+    ),
+    "pad | padded": "`{ds}.batch(32, pad=True)`, or `{ds}.batch(32, pad_length=128)`",
+    "packed(length) | pack_sequences(length) | group_texts(length)": "`{ds}.pack({length:512}, ['tokens'])`",
+    "collate(fn) | with_collate(fn)": "`{ds}.batch(32).map({fn:function})`",
+    "with_rng | with_random": "`{ds}.map(function)`, where the function takes its randomness from a feature of the example, such as its key",
+    "num_epochs(count) | epochs(count)": "`{ds}.repeat({count:2})`",
+    "cycle | forever | loop | infinite": "`{ds}.repeat()`, which has no end",
+    "is_finite | is_infinite | is_endless": "`len({ds})`, which is a TypeError where there is no end",
+    "drop_remainder | drop_last": "`{ds}.batch(32, drop_remainder=True)`",
+    "mix(other) | blend(other)": "`bd.mix({{{ds}: 0.7, {other}: 0.3}}, seed=0)`",
+    "class_weights | class_counts | label_counts | sample_weights | class_distribution": (
+        "`collections.Counter(int(e['label']) for e in {ds})`, or `beam-datasets stats NAME`"
+    ),
+    "sql(query) | duckdb": "`{ds}.to_arrow()`, a table that DuckDB queries; `bd.materialize(..., where='label = 1')` selects examples",
+    "path | url | root | directory | location | uri": "`bd.builder(name).dataset_dir`",
+    "rank | world_size | process_index | process_count | local_rank": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard(0, 2)`",
+    "corr | isnull | melt | pivot | nlargest | nsmallest | set_index | reset_index | to_excel | to_feather | to_pickle | to_html"
+    " | to_markdown | to_string | to_latex | crosstab | cumsum | rolling | eval": "`{ds}.to_pandas().{name}(...)`",
     # ------------------------------------------------------------------------------------------------------ WebDataset
     "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
     "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
@@ -245,7 +285,7 @@ DATASET: Mapping[str, str] = {
     "num_input_examples(split)": "`bd.builder(name).info.splits[{split:'train'}].num_examples`",
     "get_dataset": "`bd.load(name, split='train')`",
     "splits": "`list(bd.builder(name).info.splits)`",
-    "preprocessors | postprocessor": "`{ds}.map(function)`",
+    "preprocessors | postprocessor | target_transform": "`{ds}.map(function)`",
     # ---------------------------------------------------------------------------------------------------- pandas, Lance
     "head(n) | show | limit(n) | first": "`{ds}[:{n:5}]`; `bd.show_examples({ds})` shows them in a notebook",
     "tail(n)": "`{ds}[-{n:5}:]`",
@@ -260,7 +300,7 @@ DATASET: Mapping[str, str] = {
     "drop_duplicates | dedup": "`beam-datasets build --ignore_duplicates`; keys are unique within a split",
     "apply_map | transform(function)": "`{ds}.map({function:function})`",
     "num_examples": "`len({ds})`",
-    "num_batches | steps_per_epoch": "`len({ds}.batch(32))`",
+    "num_batches | steps_per_epoch | steps | batches_per_epoch": "`len({ds}.batch(32))`",
     "dataset | datasets | sampler": "`{ds}` itself",
     "num_workers": _TORCH_LOADER,
     "random_split(lengths) | split_dataset": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `bd.even_splits('train', 2)`",
@@ -282,19 +322,26 @@ STREAM: Mapping[str, str] = {
 """The names for which a `Stream` has another text than a Dataset."""
 
 ITERATOR: Mapping[str, str] = {
+    "__len__": "`len(ds)` of the dataset; `operator.length_hint({iterator})` counts what remains. A DataLoader of PyTorch takes `ds.as_torch()`",
+    "num_rows | num_examples | size | length | count": "`len(ds)` of the dataset; `operator.length_hint({iterator})` counts what remains",
+    "features | info | column_names | schema | dataset": "`ds`, the dataset before `iter()`, such as `ds.features`",
+    "prev | previous | back": "`{iterator}.set_state(state)`, with what `{iterator}.get_state()` returned before",
+    "as_torch | as_jax | as_tf_dataset | as_grain_source": "`ds.{name}()` of the dataset: adapters come before `iter()`",
+    "to | cuda | device": "`ds.as_jax(device=None)`, or `tensor.to('cuda')` for each tensor of a batch of `ds.as_torch()`",
+    "split | random_split": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`",
     "__getitem__(position)": "`next({iterator})`, or `ds[{position:0}]` of the dataset",
     "get_next | next | get | read | take_one": "`next({iterator})`",
     "has_next | is_exhausted | done | at_end": "`next({iterator}, None)`, which is None at the end",
     "peek | lookahead": "`next(ds.iterate(state={iterator}.get_state()))`",
     "position | step | tell | index | offset | num_batches | epoch | cursor | sample_in_epoch | global_step": "`{iterator}.get_state()`, which has the position and the epoch",
     "seek(position) | fast_forward(position) | jump(position)": "`iter(ds.skip({position:10}))`, or `{iterator}.advance(10)` from here",
-    "to_pandas | to_arrow | to_list | as_dataframe | to_numpy": "`list({iterator})`, or `ds.to_pandas()` of the dataset",
+    "to_pandas | to_arrow | to_list | as_dataframe | to_numpy | collect | tolist": "`list({iterator})`, or `ds.to_pandas()` of the dataset",
     "get_next_as_optional": "`next({iterator}, None)`",
     "save(path)": "`json.dump({iterator}.get_state(), file)`",
     "restore(path) | load(path)": "`{iterator}.set_state(json.load(file))`",
     "skip(n)": "`{iterator}.advance({n:1})`",
     "checkpoint | state | get_checkpoint": "`{iterator}.get_state()`",
-    "reset": "`iter(ds)`, which begins anew; `{iterator}.set_state(state)` goes to a state",
+    "reset | rewind | restart": "`iter(ds)`, which begins anew; `{iterator}.set_state(state)` goes to a state",
     "set_epoch(epoch)": "`ds.iterate(epoch={epoch:0})`",
     "element_spec": "`ds.features`",
     "as_numpy": "`{iterator}` as it is: values are NumPy's",
@@ -312,6 +359,9 @@ BUILDER: Mapping[str, str] = {
     "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
     "canonical_version | versions | supported_versions": "`{builder}.version`; `beam-datasets list --versions` shows all",
     "features | splits | description | citation | homepage": "`{builder}.info.{name}`",
+    "columns | column_names | schema": "`{builder}.info.features`",
+    "to_pandas | to_arrow | to_polars | as_torch | as_jax | as_tf_dataset | as_grain_source | batch | shuffle | map | filter | take"
+    " | skip | repeat | iterate": "`{builder}.as_dataset('train').{name}(...)`",
     "get_file_spec(split)": "`{builder}.info.splits[{split:'train'}].file_spec()`",
     "get_reference": "`{builder}.info.display_name`",
     "get_metadata": "`{builder}.info`",
@@ -336,6 +386,12 @@ TORCH_DATASET: Mapping[str, str] = {
     "features | dataset | column_names | info": "`ds`, the dataset before `as_torch()`, such as `ds.features`",
     "size | num_rows | num_samples | length": "`len(ds)`, the number of examples of all ranks; `len()` of this one counts those of a rank",
     "epoch": "`set_epoch(3)` to set it, and `state_dict()` to read it",
+    "dataloader | loader | to_dataloader | get_dataloader": "`torch.utils.data.DataLoader(ds.as_torch(), batch_size=32)`",
+    "seed | set_seed": "`ds.shuffle(seed=0).as_torch()`: operations come before `as_torch()`",
+    "with_epoch | num_epochs": "`ds.repeat(2).as_torch()`: operations come before `as_torch()`",
+    "to | cuda | device": "`tensor.to('cuda')` for each tensor of a batch",
+    "as_torch | examples | data": "a loop over it, or `ds`, the dataset before `as_torch()`",
+    "state": "`state_dict()`, and `load_state_dict(state)`",
     "get_state": "`state_dict()`, or torchdata's `StatefulDataLoader`",
     "set_state(state)": "`load_state_dict({state:state})`",
     "resume | resumption": "`load_state_dict(state)`, with a state of `state_dict()` or `state_after(examples=steps * batch_size * num_ranks)`",
@@ -368,10 +424,13 @@ GRAIN_SOURCE: Mapping[str, str] = {
 
 FEATURES: Mapping[str, str] = {
     "String | Str | Bytes | Binary": "`bd.features.Text()`",
-    "Int64 | Int32 | Float32 | Float64 | Int | Float | Bool | Boolean | Number": "`bd.features.Scalar('int64')`, with any dtype of NumPy",
-    "Label(names) | Categorical(names) | Enum(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
+    "Int64 | Int32 | Float32 | Float64 | Int | Float | Bool | Boolean | Number | Int8 | Int16 | UInt8 | Uint8 | UInt16 | Float16"
+    " | BFloat16 | Double | Long | Short | Half | Integer": "`bd.features.Scalar('int64')`, with any dtype of NumPy",
+    "MultiLabel(names) | MultiLabels(names) | Tags(names)": "`bd.features.Sequence(bd.features.ClassLabel(names={names:['cat', 'dog']}))`",
+    "OneHot(num_classes)": "`bd.features.ClassLabel(num_classes={num_classes:10})`, and `ds.map(function)` to encode it",
+    "Label(names) | Labels(names) | Categorical(names) | Enum(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
     "Array(shape) | NDArray(shape) | Embedding(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
-    "Dict(features) | Struct(features)": "`bd.features.FeaturesDict({features})`",
+    "Dict(features) | Struct(features) | Nested(features) | Object(features) | Message(features)": "`bd.features.FeaturesDict({features})`",
     "Features(features)": "`bd.features.FeaturesDict({features:dict})`",
     "Value(dtype)": "`bd.features.Scalar({dtype:'int64'})`, or `bd.features.Text()` for strings",
     "List(feature) | LargeList(feature)": "`bd.features.Sequence({feature})`",
@@ -382,15 +441,18 @@ FEATURES: Mapping[str, str] = {
     "Timestamp | Date | Datetime | DateTime | Time | Duration": "`bd.features.Text()` with ISO 8601, or `bd.features.Scalar('int64')` with seconds since 1970",
     "Decimal | BigInteger": "`bd.features.Text()` with the digits, or `bd.features.Scalar('float64')`",
     "Map | Mapping | Dictionary | MapType": "`ds.map(function)`; as a feature, `bd.features.Sequence({{'key': bd.features.Text(), 'value': bd.features.Text()}})`",
-    "Url | URL | Path | Uri | Uuid | UUID | Varchar | Char": "`bd.features.Text()`",
+    "Url | URL | Path | Uri | Uuid | UUID | Varchar | Char | Html | HTML | XML | Markdown | Regex | Email": "`bd.features.Text()`",
     "BoundingBox | Bbox | Box | BoundingBoxes": "`bd.features.BBoxFeature()`",
     "Category(names) | Class(names) | Classes(names) | LabelFeature(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
     "Sound | Waveform | Speech": "`bd.features.Audio()`",
-    "Picture | Img | Jpeg | Png | JPEG | PNG | Mask | SegmentationMask": "`bd.features.Image()`",
+    "Point | Points | Polygon | Keypoints | Landmarks | PointCloud": "`bd.features.Tensor(shape=(None, 2), dtype='float32')`",
+    "Graph | Table | DataFrame": "`bd.features.Sequence({{'source': 'int64', 'target': 'int64'}})`, a list of dicts",
+    "Union | Variant | Null | Either": "`bd.features.Scalar('int64', optional=True)`, one for each type, or `bd.features.Text()` with JSON",
+    "Picture | Img | Jpeg | Png | JPEG | PNG | Mask | Segmentation | SegmentationMask": "`bd.features.Image()`",
     "Vector(shape) | Matrix(shape) | Tokens(shape) | Ragged": "`bd.features.Tensor(shape={shape:(8,)}, dtype='float32')`, or `bd.features.Sequence(bd.features.Scalar('int64'))` for any length",
-    "Pdf | Nifti | BioSequence | BioStructure | Mesh": "`bd.features.Text()`, which stores bytes unchanged",
+    "Raw | Blob | File | Document | Pdf | Nifti | BioSequence | BioStructure | Mesh": "`bd.features.Text()`, which stores bytes unchanged",
     "TopLevelFeature": "`bd.features.CustomFeature`",
-    "Optional(feature)": "`bd.features.Scalar('int64', optional=True)`",
+    "Optional(feature) | Option(feature) | Nullable(feature)": "`bd.features.Scalar('int64', optional=True)`",
     "FixedLenFeature(shape, dtype)": "`bd.features.Tensor(shape={shape:()}, dtype={dtype:'int64'})`",
     "VarLenFeature(dtype)": "`bd.features.Sequence(bd.features.Scalar({dtype:'int64'}))`",
 }
@@ -455,6 +517,8 @@ PACKAGE: Mapping[str, str] = {
     ),
     "are_progress_bars_disabled | disable_progress_bars | enable_progress_bars | is_progress_bar_enabled | tqdm": _QUIET,
     "Column | IterableColumn": "`[e['label'] for e in ds]`",
+    "schema | columns | column_names": "`bd.builder(name).info.features`",
+    "splits | split_names": "`list(bd.builder(name).info.splits)`",
     "experimental": "docs/index.md, which lists what there is",
     # --------------------------------------------------------------------------------------------------------- PyTorch
     "DataLoader(dataset) | StatefulDataLoader(dataset) | StreamingDataLoader(dataset) | WebLoader(dataset)": (
@@ -465,7 +529,10 @@ PACKAGE: Mapping[str, str] = {
     "Subset(dataset, indices)": "`{dataset:ds}[{indices}]`, or `split='train[10:20]'`",
     "TensorDataset | StackDataset": _BUILDER,
     "random_split(dataset, lengths)": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `bd.even_splits('train', 2)`, for {lengths:any lengths}",
-    "train_test_split": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, whose slices are random samples",
+    "train_test_split | split": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, whose slices are random samples",
+    "DataModule | LightningDataModule": (
+        "a `LightningDataModule` of Lightning, whose `train_dataloader` returns `torch.utils.data.DataLoader(ds.as_torch())`"
+    ),
     "default_collate | default_convert | litdata_collate": "`ds.batch(32)`",
     "get_worker_info | with_epoch | with_length": _RANKS,
     "Stateful": "`iterator.state_dict()` and `iterator.load_state_dict(state)`",
@@ -480,7 +547,8 @@ PACKAGE: Mapping[str, str] = {
     "make_batched_features_dataset | parse_example_dataset": "`bd.adopt(pattern, features)`, then `bd.load`",
     "FixedLengthRecordDataset | SqlDataset | RandomDataset": _BUILDER,
     "TFRecordWriter | ExampleWriter | SequentialWriter | MDSWriter | CSVWriter | JSONWriter | TSVWriter | XSVWriter"
-    " | ShardWriter | TarWriter | ArrayRecordWriter | optimize | Cached | store_as_tfds_dataset": _BUILDER
+    " | ShardWriter | TarWriter | ArrayRecordWriter | optimize | Cached | store_as_tfds_dataset | write_tfrecord"
+    " | write_tfrecords | write_examples | Writer": _BUILDER
     + "; `beam_datasets.beam.WriteDataset` ends a pipeline of your own",
     "INFINITE_CARDINALITY | UNKNOWN_CARDINALITY": "`len(ds)`, which is a TypeError where the length is unknown or infinite",
     "Options | ThreadingOptions | DistributeOptions | OptimizationOptions | AutotuneOptions": "`bd.ReadConfig(...)`",
@@ -523,13 +591,13 @@ PACKAGE: Mapping[str, str] = {
     " | PrePackedPrefixLMFeatureConverter | trim_and_pack_dataset | trim_and_pad_dataset | trim_dataset"
     " | make_autoregressive_inputs": "`ds.pack(512, ['inputs', 'targets'])`, or `ds.padded_batch(32, pad_length=512)`",
     "SentencePieceVocabulary | ByteVocabulary | Vocabulary | PassThroughVocabulary | UnigramVocabulary"
-    " | BertWordPieceVocabulary | FullCodepointVocabulary | PartialCodepointVocabulary | preprocessors | tokenize"
+    " | BertWordPieceVocabulary | FullCodepointVocabulary | PartialCodepointVocabulary | preprocessors | tokenize | tokenizer"
     " | append_eos | append_eos_after_trim | truncate_inputs_left | rekey | print_dataset"
     " | tokenize_and_append_eos": "a tokenizer in `ds.map(function)`, or in the builder, before examples are stored",
     "CacheDatasetPlaceholder | ShardInfo | SourceInfo | add_global_cache_dirs | set_global_cache_dirs"
     " | get_global_cache_dirs | set_tfds_data_dir_override | set_tfds_read_config_override": "`bd.load(name, data_dir=directory)`",
     "Evaluator | metrics | evaluation | loggers | Logger | JSONLogger | TensorBoardLogger | PyLoggingLogger"
-    " | MetricManager | get_valid_eval_tasks | PredictFnCallable | ScoreFnCallable | ModelFnCallable": _RUN_MODEL,
+    " | MetricManager | get_valid_eval_tasks | PredictFnCallable | ScoreFnCallable | ModelFnCallable | Trainer | Model": _RUN_MODEL,
     "mixing_rate_num_examples | mixing_rate_num_characters": "`bd.mix({{a: len(a), b: len(b)}})`",
     "stateless_shuffle | map_seed_manager | set_preprocessor_seed": "`ds.shuffle(seed=0)`",
     "map_over_dataset | helpers | test_utils | add_kwargs_to_transform | LazyTfdsLoader | TfdsSplit"
@@ -547,6 +615,9 @@ PACKAGE: Mapping[str, str] = {
     "PyGrainCheckpointHandler | CheckpointHandler | checkpoint": "`iterator.get_state()`, a dict that JSON can hold",
     "Record | RecordMetadata | sources | monitoring | config | constants": "`ds.as_grain_source()` with Grain itself",
     # ------------------------------------------------------------------------------------------------- words of anybody
+    "from_folder | from_files | from_dir | glob": _FILES + " --help`, which lists the formats of files",
+    "open_directory(path) | open_dir(path) | from_path(path)": "`bd.builder_from_directory({path:directory})`",
+    "to_tfrecord | to_tfrecords | to_csv | to_json | to_parquet": _EXPORT + "; shards of a dataset are TFRecord files",
     "open | read | read_dataset | from_directory | open_dataset | dataset": "`bd.load(name, split='train')` or `bd.builder_from_directory(directory)`",
     "read_csv(path) | from_csv(path)": _FILES + " csv --name NAME --pattern {path:'*.csv'} --data_dir DIR`",
     "read_json(path) | from_json(path)": _FILES + " jsonl --name NAME --pattern {path:'*.jsonl'} --data_dir DIR`",
@@ -579,7 +650,7 @@ PACKAGE: Mapping[str, str] = {
     "from_tfds(name)": "`bd.load({name:'name'}, data_dir='~/tensorflow_datasets')`, which reads what TensorFlow Datasets wrote",
     "from_numpy | from_arrow | from_torch | from_items | from_webdataset | from_iterable | from_arrays | from_rows"
     " | from_examples | from_records_iter | from_source | from_beam | from_frame | from_dataframe | from_array"
-    " | from_jax | from_pytorch | ShardedGeneratorBasedBuilder | Builder_": _BUILDER,
+    " | from_jax | from_pytorch | from_df | from_pandas_df | from_sql | from_excel | ShardedGeneratorBasedBuilder | Builder_": _BUILDER,
     "delete(name) | remove(name) | drop(name) | rm(name) | prune(name)": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory that `bd.builder({name:'name'}).dataset_dir` is",
     "upload(name) | push(name) | copy(name) | pull(name) | sync(name)": "`bd.materialize({name:'name'}, source_data_dir=directory, data_dir='gs://bucket/data')`",
     "set_data_dir(path) | data_dir(path) | set_default_data_dir(path)": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir={path:directory})`",
@@ -628,7 +699,7 @@ SPLITS: Mapping[str, str] = {
 }
 
 SPLIT: Mapping[str, str] = {
-    "num_rows | size | count | num_samples": "`{split}.num_examples`",
+    "num_rows | size | count | num_samples | examples | length": "`{split}.num_examples`",
     "get_read_instruction | get_available_shards": "`{split}.file_instructions`",
     "features | info": "`bd.builder(name).info.features`",
     "as_dataset | dataset | load": "`bd.load(name, split='train')`",
@@ -677,6 +748,10 @@ _ORDERED = "nothing: the order is always the same"
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "mix": {
         "": "`bd.mix([a, b], weights=[0.7, 0.3], seed=0)`, or `bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
+        "shuffle": "`bd.mix({sources:[a, b]}, seed=0)`; each source is shuffled before, as in `ds.shuffle(seed=0)`",
+        "length | num_examples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
+        "batch_size": "`bd.mix({sources:[a, b]}).batch({value})`",
+        "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`",
         "probabilities | rates | proportions | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
         "stopping_strategy | stop_on_empty_dataset": "`bd.mix({sources:[a, b]}, stop='first')`, or `stop='all'`",
     },
@@ -693,12 +768,12 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "deterministic | ordered": _ORDERED,
         "seed | rng": "`{ds}.map({function})`, where the function takes its randomness from a feature of the example, such as its key",
         "with_rank | desc | load_from_cache_file | keep_in_memory | cache_file_name | writer_batch_size | new_fingerprint"
-        " | name": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
+        " | name | cache": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
         "map_func | transform | func | fn": "`{ds}.map({value})`",
     },
     "parallel": {
         "": "`{ds}.parallel(processes=4)` for functions in Python, or `{ds}.parallel(threads=4)`",
-        "num_workers | workers | num_proc | num_processes | n_jobs": "`{ds}.parallel(processes={value})`",
+        "num_workers | workers | num_proc | num_processes | n_jobs | cpus | cores | jobs": "`{ds}.parallel(processes={value})`",
         "num_threads | max_workers": "`{ds}.parallel(threads={value})`",
     },
     "to_frame": {
@@ -728,6 +803,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "epoch": "`{ds}.shuffle(seed={seed:0}).iterate(epoch={value})`",
         "generator | rng": "`{ds}.shuffle(seed=0)`, with a number",
+        "random_state | random_seed": "`{ds}.shuffle(seed={value})`",
         "keep_in_memory | load_from_cache_file | writer_batch_size | name | shuffle_algo | num_canonical_nodes": "`{ds}.shuffle(seed={seed:0})`",
     },
     "repeat": {
@@ -736,12 +812,21 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
     },
     "take": {
+        "": "`{ds}.take({first:100})`, with a number of examples; `bd.load(..., split='train[:10%]')` is a share",
         "indices | rows": "`{ds}[{value}]`",
         "n | size | num | limit": "`{ds}.take({value})`",
         "name": "`{ds}.take({count})`",
     },
-    "skip": {"n | size | num": "`{ds}.skip({value})`", "name": "`{ds}.skip({count})`"},
+    "find": {
+        "": "`{ds}.find({first:key})`, with the key that the builder yielded; `{ds}.filter(function)` selects by a feature",
+    },
+    "skip": {
+        "": "`{ds}.skip({first:100})`, with a number of examples",
+        "n | size | num": "`{ds}.skip({value})`",
+        "name": "`{ds}.skip({count})`",
+    },
     "shard": {
+        "": "`{ds}.shard(0, {first:2})`: the worker's number, then how many there are",
         "num_shards | index": "`{ds}.shard({index:0}, {num_shards:{worker_index:2}})`: the worker's number, then how many there are",
         "world_size | rank": "`{ds}.shard({rank:0}, {world_size:2})`: the worker's number, then how many there are",
         "count | total | num_workers | num_replicas | process_count | num_ranks": (
@@ -753,6 +838,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "batch": {
         "": "`{ds}.batch({batch_size:32}, drop_remainder=True)`: all but the size are given by keyword",
         "padding": "`{ds}.batch({batch_size:32}, pad=True)`",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "device": "`{ds}.batch({batch_size:32}).as_jax(device={value})`, or `tensor.to({value})` for each tensor of a batch of `{ds}.as_torch()`",
         "max_length | max_len | length | pad_to | seq_len | sequence_length": "`{ds}.batch({batch_size:32}, pad_length={value})`",
         "pad_token_id | pad_id | fill_value | pad_token": "`{ds}.batch({batch_size:32}, pad_value={value})`",
         "shuffle | seed": "`{ds}.shuffle(seed=0).batch({batch_size:32})`",
@@ -834,7 +921,84 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "sequence_length | task_feature_lengths": "`builder.as_dataset({split:'train'}).pack({value})`",
         "run_post_process | ignore_verifications | in_memory | streaming | use_cached": "`builder.as_dataset({split:'train'})`",
     },
+    "show_examples": {
+        "n | num | count | limit | num_examples | max_examples | k | head": "`bd.show_examples({ds}, rows={value})`",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "split | data_dir": "`bd.show_examples(bd.load({ds:'name'}, split='train', data_dir=directory))`",
+    },
+    "as_dataframe": {
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
+        "n | limit | nrows | count | max_rows": "`bd.as_dataframe({ds}.take({value}))`",
+        "split | data_dir": "`bd.as_dataframe(bd.load({ds:'name'}, split='train', data_dir=directory))`",
+    },
+    "verify": {
+        "data_dir | name": "`bd.verify(bd.builder({dataset_dir:'name'}, data_dir={value}).dataset_dir)`",
+        "fix | heal | repair": "`bd.repair({dataset_dir:directory})`, or `beam-datasets verify NAME --repair`",
+        "num_workers | workers | num_proc | threads": "`bd.verify({dataset_dir:directory}, jobs={value})`",
+        "full | deep | check_images": "`bd.verify({dataset_dir:directory}, decode={value})`",
+    },
+    "diff": {
+        "": "`bd.diff('name:1.0.0', 'name:2.0.0', data_dir=directory)`: the old version, then the new one",
+        "dir | path | directory | root": "`bd.diff({old:'name:1.0.0'}, {new:'name:2.0.0'}, data_dir={value})`",
+        "split": "`bd.diff({old:'name:1.0.0'}, {new:'name:2.0.0'}, splits=[{value}])`",
+    },
+    "adopt": {
+        "": "`bd.adopt({pattern:'*.tfrecord'}, {{'image': bd.features.Image()}}, name='name', data_dir=directory)`",
+        "schema | feature_description | features_dict": "`bd.adopt({pattern:'*.tfrecord'}, {value})`",
+        "output | output_dir | out | directory": "`bd.adopt({pattern:'*.tfrecord'}, {features:features}, data_dir={value})`",
+    },
+    "append": {
+        "": "`bd.append({source:'name'}, Builder(), data_dir=directory)`: the new data is a builder, or the name or directory of a published dataset",
+        "pattern | data_files | files | file | path | paths": (
+            "`bd.append({source:'name'}, Csv(name={source:'name'}, pattern={value}, key='id'))`, with the builder of their format, as in "
+            "`from beam_datasets.files.csv import Csv`"
+        ),
+        "more | other | dataset | data | builder | new_data": "`bd.append({source:'name'}, {value})`",
+        "examples | rows | items | records | generator": "`bd.append({source:'name'}, Builder())`, with a `bd.DatasetBuilder` that yields {value}",
+        "mode | on_conflict | if_exists | duplicates | on_duplicates": "`bd.append({source:'name'}, {new:Builder()}, on_duplicate='replace')`, or 'keep_old', 'skip_identical'",
+        "keys | delete_keys | remove | remove_keys": "`bd.append({source:'name'}, delete={value})`",
+        "to | name | output | output_dir": "`bd.append({source:'name'}, {new:Builder()}, data_dir=directory)`: the next version is put beside the published one",
+    },
+    "builder": {
+        "": "`bd.builder({first:'name'}, data_dir=directory)`: all but the name are given by keyword, also `version='1.0.0'`",
+    },
+    "builder_kwargs": {
+        "split": "`bd.builder({name}).as_dataset({value})`",
+        "dataset_dir | path | directory | root | dir | cache_dir | local | remote": "`bd.builder({name}, data_dir={value})`, or `bd.builder_from_directory({value})`",
+        "try_gcs | download | download_and_prepare_kwargs": "`import beam_datasets.tfds as tfds`, then `tfds.builder({name}, ...)`, which takes it",
+        "config_name | subset | builder_config | variant": "`bd.builder({name}, config={value})`",
+        "revision": "`bd.builder({name}, version={value})`",
+        "token | use_auth_token": "`bd.builder({name}, storage_options={{'token': {value}}})`",
+        "batch_size | shuffle_files | read_config | decoders | as_supervised": "`bd.builder({name}).as_dataset('train', {argument}={value})`",
+    },
+    "ReadConfig": {
+        "seed | shuffle | shuffle_examples": "`ds.shuffle(seed=0)` for examples; `bd.ReadConfig(shuffle_seed=0)` is the order of files",
+        "num_workers | num_threads | prefetch | buffer_size | num_parallel_reads | workers": "`ds.parallel(threads=4)`",
+        "batch_size": "`ds.batch({value})`",
+        "cycle_length": "`bd.ReadConfig(interleave_cycle_length={value})`",
+        "block_length": "`bd.ReadConfig(interleave_block_length={value})`",
+        "num_parallel_calls": "`bd.ReadConfig(num_parallel_calls_for_decode={value})`",
+    },
+    "Version": {
+        "": "`bd.Version('1.0.0')`",
+    },
+    "Video": {
+        "": "`bd.features.Video(shape=(None, 256, 256, 3))`: all arguments are given by keyword",
+        "fps | frame_rate | num_frames": "`bd.features.Video(shape=(None, 256, 256, 3), ffmpeg_extra_args=('-r', '8'))`",
+        "size | height | width | resize": "`bd.features.Video(shape=(None, 256, 256, 3))`",
+    },
+    "Sequence": {
+        "max_length | min_length | size | maxlen | max_len | n": "`bd.features.Sequence({feature:'int64'})` for any length, or `bd.features.Sequence({feature:'int64'}, length={value})` for one",
+    },
+    "FeaturesDict": {
+        "": "`bd.features.FeaturesDict({{'id': 'int64', 'text': bd.features.Text()}})`",
+    },
     "materialize": {
+        "overwrite | force | exist_ok | replace": "`bd.materialize({source:'name'}, to='few:1.0.1')`, another version: a published one never changes",
+        "shuffle | seed | salt": "`bd.materialize({source:'name'}, reshuffle='1')`, whose order is a function of this text and the keys",
+        "map | transform | function | map_fn": "`ds.map(function)` where the dataset is read, or a builder that reads {source:the source}",
+        "version": "`bd.materialize({source:'name'}, to='few:2.0.0')`, a name with a version",
+        "limit | take | max_examples | n": "`bd.materialize({source:'name'}, split='train[:1000]')`",
         "": "`bd.materialize({source:'name'}, split='train[:10%]', to='few', data_dir=directory)`: all but the source is given by keyword",
         "name | new_name | dataset_name": "`bd.materialize({source:'name'}, to={value})`",
         "output | output_dir | out | out_dir | path | directory | output_path": "`bd.materialize({source:'name'}, data_dir={value})`",
@@ -843,6 +1007,10 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "num_proc | workers | num_threads": "`bd.materialize({source:'name'}, num_workers={value})`",
     },
     "export": {
+        "overwrite | force | exist_ok | mode": "`bd.export({source:'name'}, to=directory)` with a directory that does not exist",
+        "compression | codec | compress": "`bd.export({source:'name'}, to={to:directory})` as it is: Parquet files are compressed",
+        "limit | take | max_examples | n": "`bd.export({source:'name'}, to={to:directory}, split='train[:1000]')`",
+        "num_files | files": "`bd.export({source:'name'}, to={to:directory}, num_shards={value})`",
         "": "`bd.export({source:'name'}, to={to:directory}, format='parquet')`",
         "source_data_dir": "`bd.export({source:'name'}, data_dir={value})`, the directory of the source",
         "output | output_dir | out | out_dir | path | directory | output_path": "`bd.export({source:'name'}, to={value})`",
@@ -851,17 +1019,20 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "num_proc | workers": "`bd.export({source:'name'}, num_workers={value})`",
     },
     "Image": {
+        "": "`bd.features.Image(shape=(224, 224, 3))`: all arguments are given by keyword",
         "mode | color_mode | channels": "`bd.features.Image(shape=(None, None, 1))` for gray, or 3 for RGB, 4 for RGBA",
         "decode": "`bd.load(..., decoders={{'image': bd.decode.SkipDecoding()}})`, where the dataset is read",
-        "size | resize | target_size": "`bd.features.Image()`, and resize in `ds.map(function)`",
+        "size | resize | target_size | height | width": "`bd.features.Image()`, and resize in `ds.map(function)`",
         "format": "`bd.features.Image(encoding_format={value})`",
     },
     "Audio": {
+        "": "`bd.features.Audio(sample_rate=16000)`: all arguments are given by keyword",
         "sampling_rate | rate | sr": "`bd.features.Audio(sample_rate={value})`",
         "mono | channels | num_channels": "`bd.features.Audio()` for one channel, or `bd.features.Audio(shape=(None, 2))` for two",
         "decode": "`bd.load(..., decoders={{'audio': bd.decode.SkipDecoding()}})`, where the dataset is read",
     },
     "Text": {
+        "shape": "`bd.features.Sequence(bd.features.Text())` for several texts",
         "dtype | encoding | vocab | max_length | tokenizer | vocab_size": "`bd.features.Text()`, which takes any text; tokenize in `ds.map(function)`",
     },
     "ClassLabel": {
@@ -892,6 +1063,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "num_epochs | repeat": "`{ds}.repeat({value}).as_torch()`",
         "shuffle | seed": "`{ds}.shuffle(seed=0).as_torch()`",
         "drop_last": "`{ds}.as_torch(even='drop')`",
+        "cuda | gpu": "`tensor.to('cuda')` for each tensor of a batch; arrays are put on the CPU",
+        "infinite | endless | loop": "`{ds}.repeat().as_torch()`, which has no end",
         "world_size | num_replicas": "`{ds}.as_torch(rank={rank:0}, num_ranks={value})`",
         "sampler | batch_sampler": "`DataLoader({ds}.as_torch(map_style=True), {argument}={value})`",
     },
@@ -899,6 +1072,15 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": (
             "`bd.load({first:'name'}, split='train', data_dir=directory)`: all but the name are given by keyword, also `config='small'`"
         ),
+        "batch | bs | batchsize": "`bd.load({name}, split={split:'train'}).batch({value})`",
+        "decode": "`bd.load({name}, split={split:'train'}, decoders={{'image': bd.decode.SkipDecoding()}})`",
+        "frac | fraction | percent | sample | ratio | subsample": "`bd.load({name}, split='train[:10%]')`, which is a random sample",
+        "pin_memory | collate_fn | sampler | batch_sampler | persistent_workers": (
+            "`torch.utils.data.DataLoader(bd.load({name}, split={split:'train'}).as_torch(), {argument}={value})`"
+        ),
+        "device": "`bd.load({name}, split={split:'train'}).as_jax(device={value})`, or `tensor.to({value})` for tensors of PyTorch",
+        "dtype | dtypes | cast": "`bd.load({name}, split={split:'train'}).map(function)`, where the function converts values",
+        "tag | date | as_of | snapshot": "`bd.load({name}, split={split:'train'}, version='1.0.0')`; `beam-datasets list --versions` shows when each was published, and its tags",
         "config_name | subset | builder_config | variant": "`bd.load({name}, config={value}, split={split:'train'})`",
         "limit | max_examples | num_examples | n | nrows | take | count | num_samples | max_rows | max_samples": (
             "`bd.load({name}, split={split:'train'}).take({value})`"
@@ -926,11 +1108,11 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "as_numpy | as_dict | numpy": "`bd.load({name}, split={split:'train'})`: values are NumPy's",
         "epochs | repeat": "`bd.load({name}, split={split:'train'}).repeat({value})`",
-        "download | try_gcs | download_and_prepare_kwargs | as_dataset_kwargs | download_mode": (
+        "download | try_gcs | download_and_prepare | download_and_prepare_kwargs | as_dataset_kwargs | download_mode": (
             "`import beam_datasets.tfds as tfds`, then `tfds.load({name}, ...)`, which takes it; `bd.load` reads what is published"
         ),
         "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
-        "streaming": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
+        "streaming | lazy | mmap | memory_map": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
         "data_files": _FILES
         + " csv --name NAME --pattern {value:'*.csv'} --data_dir DIR`, or jsonl, parquet, text_lines; then `bd.load('NAME', data_dir='DIR')`",
         "path": "`bd.load({value}, split={split:'train'})`",
@@ -1011,6 +1193,66 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     # What is typed here: the names of others. An entry applies to commands that have the first option of its text, or
     # that it names before a colon.
+    "head: `--split 'train[{value:5}:]'`, a slice that begins there": "start | skip | offset | begin | from | after",
+    "head: `--split 'train[100:]'`, a slice that begins elsewhere: examples are in random order": "random | sample | shuffle | seed",
+    "head: `beam-datasets slices NAME 'train[{value:5}:]'`, which shows where they are stored": "index | position",
+    "head: `ds[ds.find({value:key})]` in Python, with `ds = bd.load('NAME', split='train')`": "key | id | find | by_key",
+    "head: `beam-datasets materialize NAME --where {value:'a > 1'} --to PART`, then `beam-datasets head PART`": (
+        "where | filter | query | condition | match"
+    ),
+    "head: `beam-datasets explore NAME`, which shows the features that are asked for": (
+        "columns | features | fields | select | feature | column | c"
+    ),
+    "stats: `beam-datasets materialize NAME --where {value:'a > 1'} --to PART`, then `beam-datasets stats PART`": (
+        "where | filter | query | condition"
+    ),
+    "stats: `--split 'train[:10%]'`, a random sample": "sample | limit | max_examples | n | fraction | rows | nrows | count",
+    "stats: `--again`": "force | refresh | recompute | overwrite | no_cache | f",
+    "stats: `--json`, with all numbers, or `--html page.html`": "csv | format | output_format | tsv | bins | histogram | plots",
+    "info: `--json`, or no option: features, splits and sizes are printed": (
+        "features | splits | schema | full | all | long | details | format | output_format | stats | verbose | v"
+    ),
+    "list: `--versions`, which also prints sizes, times, tags and sources": "all | long | l | a | tags | details | full | history | verbose | v",
+    "verify: `--jobs {value:8}`, which reads more shards at once: all of a dataset is read": "quick | fast | sample | limit | shallow",
+    "verify: `beam-datasets verify NAME`, which reads all splits": "split | splits",
+    "materialize: `--split 'train[:{value:1000}]'`": "limit | n | max_examples | take | num_examples | max_rows | rows | count | head",
+    "materialize: `--split 'train[:10%]'`, a random sample": "sample | frac | fraction | percent | subsample | ratio",
+    "materialize: `--features A,B`, the features to keep": "drop | exclude | remove | remove_columns | drop_columns | without",
+    "materialize: `--reshuffle {value:1}`, which makes another order": "shuffle | seed | order_by | sort | sort_by | group_by | random_seed | salt | order",
+    "materialize: `--to NAME:VERSION`, another version: a published one never changes": "overwrite | force | f | replace | exist_ok",
+    "materialize: `beam-datasets new NAME`, a builder that reads the dataset and changes its examples": (
+        "cast | rename | map | transform | rename_column | dtype | function | add_column"
+    ),
+    "export: `--split 'train=train[:{value:1000}]'`": "limit | n | max_examples | take | num_examples | max_rows | rows | count | head",
+    "export: `--to DIR`, a directory that does not exist: nothing is overwritten": "overwrite | force | f | replace | exist_ok | mode",
+    "export: `--format parquet` as it is: its files are compressed": "compression | compress | codec | gzip | zstd",
+    "export: `--features A,B`, the features to keep": "drop | exclude | remove | remove_columns | drop_columns | without",
+    "build: `--description {value:TEXT}`, which may contain it": "license | citation | homepage | url | author | notes | readme",
+    "build: `beam-datasets tag NAME:1.0.0 {value:TAG}` after it is published": "tag | tags | label_version | alias",
+    "build: `beam-datasets materialize NAME --where {value:'a > 1'} --to PART` after it is built": "where | filter | query | condition | predicate | sql",
+    "build: `--split train=FILES --split test=FILES`": "train_files | test_files | train_file | test_file | validation_file | validation_files | train | test | val",
+    "build: `--pattern 'DIR/**/*'`, in which ** means folders of any depth": "recursive | recurse | r | subfolders",
+    "append: `--on_duplicate replace`": "upsert | update | force | overwrite | replace | f | mode",
+    "append: `--on_duplicate skip_identical`, or keep_old": (
+        "skip_duplicates | ignore_duplicates | dedup | deduplicate | drop_duplicates | skip_existing | if_exists | on_conflict"
+    ),
+    "append: `--delete FILE`, a text file with a key per line": "delete_keys | remove | keys | delete_key | drop | delete_where | where",
+    "append: `--version next`, the default: the smallest number that the change allows": "bump | major | minor | patch | next | message | m",
+    "tag: `beam-datasets tag NAME:1.0.0 {value:TAG}`": "name | tag | label | message | m | alias",
+    "tag: `--remove`": "delete | d | rm | unset | untag",
+    "tag: `beam-datasets list --versions`, which shows tags": "list | l | show | all",
+    "gc: `--yes`": "all | a | delete | remove",
+    "gc: `beam-datasets prune NAME --keep {value:3}`": "keep | keep_last | versions",
+    "prune: `--keep 3`, the number of the highest versions to keep: their age does not count": "older_than | before | days | age | since | max_age",
+    "site: `--to {value:DIR}`": "output | out | output_dir | out_dir | o | dest | dir | directory | target",
+    "site: `--to DIR`, which any web server can serve; `beam-datasets explore` is a server": "port | host | serve | open",
+    "site: `beam-datasets site {value:DATA_DIR} --to DIR`": "data_dir | data | source",
+    "new: `beam-datasets new NAME`, then write the features in `_info` of its builder": "features | schema | columns | splits | description | version",
+    "new: `beam-datasets new {value:NAME}`": "name | dataset | n",
+    "new: `--to DIR`, another directory: existing files are not overwritten": "force | overwrite | f",
+    "doctor: `beam-datasets doctor --runner {value:FlinkRunner}`": "engine | backend | cluster | on",
+    "adopt: `--features {value:features.json}`": "schema | feature_description | feature | spec",
+    "explore: `beam-datasets explore`, and open the address that it prints": "open | browser | open_browser | launch",
     "export: `--to {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | path | save_dir | dir | target",
     "append: `--from csv --pattern {value:FILE}`, or jsonl, parquet": "data | file | files | input | new | data_files | path",
     "append: `--from {value:SOURCE}`": "source | src | dataset | add | other",
@@ -1036,7 +1278,7 @@ OPTIONS: Mapping[str, str] = {
     " | column_types | convert | converters | cast | columns_types | features | type",
     "`--feature NAME=drop`, for each column to leave out": "usecols | use_cols | select | drop | exclude | ignore | select_columns"
     " | remove_columns | drop_columns | columns",
-    "`--key {value:COLUMN}`": "index_col | id | id_column | index | primary_key | pk | id_col | key_column | unique",
+    "`--key {value:COLUMN}`": "index_col | keys | id | id_column | index | primary_key | pk | id_col | key_column | unique",
     "`--quote {value:QUOTE}`": "quotechar | quote_char | quoting",
     "`--decimal {value:,}`": "decimal_separator | decimal_point",
     "`--thousands {value:.}`": "thousands_separator | thousands_sep",
@@ -1090,7 +1332,12 @@ OPTIONS: Mapping[str, str] = {
     " | compression_type | zstd",
     "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "seed | shuffle | random_seed"
     " | random_state | shuffle_seed | shuffle_buffer",
-    "`VERSION` of the builder's class; NAME:2.0.0 builds another version that the class supports": "version | dataset_version",
+    "`NAME:{value:1.0.0}`, the version as a part of the name, also of --to; in a builder, `VERSION` of its class": (
+        "version | dataset_version | ver | tag"
+    ),
+    "`NAME/{value:CONFIG}`, the config as a part of the name": "config | config_name | builder_config | configuration",
+    "nothing: files are read in parts, so that memory is bounded": "lazy | low_memory | engine | chunksize | chunk_rows | streaming | memory_map",
+    "nothing: nested objects are features such as `a.b`": "flatten | json_normalize | max_level | sep_nested",
     "`--debug` for the traceback of an error; progress is shown without an option": "verbose | v | vv | log_level | verbosity"
     " | logging | trace",
     "`--quiet`": "silent | q | no_progress | s | progress | disable_tqdm",
@@ -1116,6 +1363,12 @@ _READY = (
 )
 
 FORMATS: Mapping[str, Mapping[str, str]] = {
+    "on_duplicate": {
+        "overwrite | update | upsert | new | last | keep_new | take_new": "`--on_duplicate replace`",
+        "skip | ignore | keep | old | first | keep_first | keep_published": "`--on_duplicate keep_old`",
+        "identical | skip_equal | skip_same | dedup": "`--on_duplicate skip_identical`",
+        "fail | raise | abort": "`--on_duplicate error`",
+    },
     "build": {
         "json | ndjson | json_lines | jsonlines": "`beam-datasets build jsonl`",
         "text | txt | lines | textfile | text_files": "`beam-datasets build text_lines`",
@@ -1141,6 +1394,12 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
         "wds | tar | web_dataset": "the format webdataset",
         "array_record | grain": "the format arrayrecord",
         "mds | mosaicml | streaming | litdata": "the library's own writer, in a loop over `bd.load(name, split='train')`",
+    },
+    "builder": {
+        "csv | json | jsonl | text | parquet | text_lines | tfrecord | image_folder | sound_folder | imagefolder | audiofolder": (
+            "the class, as in `from beam_datasets.files.csv import Csv` and `Csv(name='NAME', pattern='*.csv', data_dir=directory).build()`, "
+            "or `beam-datasets build csv --name NAME --pattern FILES --data_dir DIR`; `beam-datasets build --help` lists the formats"
+        ),
     },
     "load": {
         "csv | json | jsonl | text | parquet | text_lines | tfrecord | imagefolder | image_folder | audiofolder | sound_folder": (

@@ -258,7 +258,7 @@ GUESSES = [
     ("ds.to_arrow(schema=1)", "ds.to_arrow().cast(1)", ...),
     ("ds.to_polars(lazy=True)", "ds.to_polars().lazy()", ...),
     ("ds.as_torch(True)", "all arguments are given by keyword", ...),
-    ("ds.as_tf_dataset(worker=1)", "all arguments are given by keyword", ...),
+    ("ds.as_tf_dataset(worker=1)", "Its arguments are output_signature, state, fill, epoch", ...),
     ("ds.shuffle(1, shuffle_algo='py1s')", "ds.shuffle(seed=1)", ...),
     ("ds.with_epoch(nbatches=10)", "ds.repeat().take(10)", ...),
     ("ds.map_with_index(f)", "(f(i, e) for i, e in enumerate(ds))", ...),
@@ -276,6 +276,135 @@ GUESSES = [
     ("bd.utils.logging", "docs/reference/api.md", ...),
     ("bd.write_dataset(ds, 'x')", "bd.DatasetBuilder", ...),
     ("info.to_json()", "info.as_json", ...),
+    # operators, and lengths of iterators
+    ("len(iterator)", "operator.length_hint(iterator)", ...),
+    ("ds * 2", "ds.repeat(2)", ...),
+    ("3 * ds", "ds.repeat(3)", ...),
+    ("stream * 2", "ds.repeat(2)", ...),
+    ("ds | ds", "bd.load(..., split='train+test')", ...),
+    ("ds - ds", "bd.diff(old, new)", ...),
+    ("ds[['id', 'text']]", "PartialDecoding(['id', 'text'])", ...),
+    ("ds.take('10%')", "split='train[:10%]'", ...),
+    ("ds.take(0.25)", "split='train[:25%]'", ...),
+    ("ds.skip()", "ds.skip(100)", ...),
+    ("ds.shard(2)", "ds.shard(0, 2)", ...),
+    ("builder.as_dataset(0.8)", "'train[:80%]'", ...),
+    # arguments that have no row: a similar argument, or all
+    ("bd.load('d', splitt='train')", "no argument 'splitt'. Did you mean 'split'?", ...),
+    ("ds.batch(4, sized=3)", "Its arguments are batch_size, drop_remainder", ...),
+    ("bd.verify('dir', colour=1)", "Its arguments are dataset_dir, decode, jobs", ...),
+    ("bd.ReadConfig(interleave_cycle_lenght=3)", "Did you mean 'interleave_cycle_length'?", ...),
+    # functions of this package
+    ("bd.append('d', pattern='x.csv')", "Csv(name='d', pattern='x.csv', key='id')", ...),
+    ("bd.append('d', more='e')", "bd.append('d', 'e')", ...),
+    ("bd.append('d', rows=[1])", "a `bd.DatasetBuilder` that yields [1]", ...),
+    ("bd.append('d', ds, mode='overwrite')", "on_duplicate='replace'", ...),
+    ("bd.append('d', keys=[1])", "bd.append('d', delete=[1])", ...),
+    ("bd.append('d', ds, data_dir=data_dir)", "Give a bd.DatasetBuilder that yields the new examples", ...),
+    ("bd.append('d', 'x.csv', data_dir=data_dir)", "from beam_datasets.files.csv import Csv", ...),
+    ("bd.builder('d', '1.0.0')", "bd.builder('d', data_dir=directory)", ...),
+    ("bd.adopt('a.tfrecord')", "bd.adopt('a.tfrecord', {'image': bd.features.Image()}", ...),
+    ("bd.adopt('a.tfrecord', schema=f)", "bd.adopt('a.tfrecord', f)", ...),
+    ("bd.diff('d:1.0.0')", "bd.diff('name:1.0.0', 'name:2.0.0', data_dir=directory)", ...),
+    ("bd.diff('d', 'd', dir='x')", "bd.diff('d', 'd', data_dir='x')", ...),
+    ("bd.diff(ds, ds)", "bd.builder(name).dataset_dir", ...),
+    ("bd.verify(ds)", "bd.builder(name).dataset_dir", ...),
+    ("bd.verify('d', data_dir='x')", "bd.verify(bd.builder('d', data_dir='x').dataset_dir)", ...),
+    ("bd.verify('d', fix=True)", "bd.repair('d')", ...),
+    ("bd.show_examples(ds, n=3)", "bd.show_examples(ds, rows=3)", ...),
+    ("bd.as_dataframe(ds, limit=3)", "bd.as_dataframe(ds.take(3))", ...),
+    ("bd.materialize('d', overwrite=True)", "to='few:1.0.1'", ...),
+    ("bd.materialize('d', seed=3)", "bd.materialize('d', reshuffle='1')", ...),
+    ("bd.materialize('d', version='2.0.0')", "to='few:2.0.0'", ...),
+    ("bd.export('d', 'out', compression='zstd')", "Parquet files are compressed", ...),
+    ("bd.export('d', 'out', overwrite=True)", "with a directory that does not exist", ...),
+    ("bd.mix([ds, ds], length=5)", "bd.mix([ds, ds]).take(5)", ...),
+    ("bd.mix([ds, ds], batch_size=5)", "bd.mix([ds, ds]).batch(5)", ...),
+    ("bd.mix([ds, ds], shuffle=True)", "each source is shuffled before", ...),
+    ("bd.load('d', batch=32)", "bd.load('d', split='train').batch(32)", ...),
+    ("bd.load('d', decode=False)", "bd.decode.SkipDecoding()", ...),
+    ("bd.load('d', frac=0.1)", "split='train[:10%]'", ...),
+    ("bd.load('d', pin_memory=True)", "as_torch(), pin_memory=True)", ...),
+    ("bd.load('d', device='cuda')", "as_jax(device='cuda')", ...),
+    ("bd.load('d', lazy=True)", "examples are read as they are needed", ...),
+    ("bd.ReadConfig(seed=3)", "bd.ReadConfig(shuffle_seed=0)", ...),
+    ("bd.ReadConfig(num_workers=3)", "ds.parallel(threads=4)", ...),
+    ("bd.Version(1, 0, 0)", "bd.Version('1.0.0')", ...),
+    ("bd.features.Image(224, 224, 3)", "bd.features.Image(shape=(224, 224, 3))", ...),
+    ("bd.features.Image(height=3)", "resize in `ds.map(function)`", ...),
+    ("bd.features.Audio(16000)", "bd.features.Audio(sample_rate=16000)", ...),
+    ("bd.features.Video(fps=3)", "ffmpeg_extra_args=('-r', '8')", ...),
+    ("bd.features.Text(shape=(3,))", "bd.features.Sequence(bd.features.Text())", ...),
+    ("bd.features.Sequence('int64', max_length=4)", "bd.features.Sequence('int64', length=4)", ...),
+    ("bd.features.FeaturesDict(a='int64')", "bd.features.FeaturesDict({'id': 'int64'", ...),
+    ("bd.features.MultiLabel(['a'])", "bd.features.Sequence(bd.features.ClassLabel(names=['a']))", ...),
+    ("bd.features.OneHot(3)", "bd.features.ClassLabel(num_classes=3)", ...),
+    ("bd.features.Uint8()", "with any dtype of NumPy", ...),
+    ("bd.features.Polygon()", "shape=(None, 2)", ...),
+    ("bd.features.Graph()", "a list of dicts", ...),
+    ("bd.features.Union()", "optional=True", ...),
+    ("bd.features.Option('x')", "optional=True", ...),
+    ("bd.features.Html()", "bd.features.Text()", ...),
+    # what a Dataset, an iterator or a builder lacks
+    ("ds.split_at(3)", "ds.take(3)` and `ds.skip(3)", ...),
+    ("ds.corr()", "ds.to_pandas().corr(...)", ...),
+    ("ds.astype('int8')", "ds.map(function)", ...),
+    ("ds.pop('id')", "without 'id'", ...),
+    ("ds.to_excel('x.xlsx')", "ds.to_pandas().to_excel(...)", ...),
+    ("ds.to_jsonl('x')", "format='jsonl'", ...),
+    ("ds.write_parquet('x')", "bd.export(source, to='x', format='parquet')", ...),
+    ("ds.display()", "bd.show_examples(ds)", ...),
+    ("ds.row(3)", "ds[3]", ...),
+    ("ds.last()", "ds[-1]", ...),
+    ("ds.any(f)", "any(map(f, ds))", True),
+    ("ds.contains(3)", "ds.find(3) is not None", ...),
+    ("ds.find_index(f)", "next(i for i in range(len(ds)) if f(ds[i]))", 0),
+    ("ds.cross_validate(5)", "for 5 folds", ...),
+    ("ds.bootstrap()", "replacement=True", ...),
+    ("ds.bucket([8, 16])", "ds.batch_by_length([8, 16], [32, 16, 8]", ...),
+    ("ds.pad(3)", "ds.batch(32, pad=True)", ...),
+    ("ds.truncate(3)", "pad_length=3", ...),
+    ("ds.collate(f)", "ds.batch(32).map(f)", ...),
+    ("ds.with_prefetch(3)", "ds.parallel(threads=4)", ...),
+    ("ds.with_batch_size(4)", "ds.batch(4)", ...),
+    ("ds.with_shuffle(3)", "ds.shuffle(seed=3)", ...),
+    ("ds.with_columns({'a': 1})", "{**e, 'name': value}", ...),
+    ("ds.add_column(name='a', column=f)", "{**e, 'a': value}", ...),
+    ("ds.num_epochs(3)", "ds.repeat(3)", ...),
+    ("ds.cycle()", "ds.repeat()", ...),
+    ("ds.resume(f)", "ds.iterate(state=f)", ...),
+    ("ds.save_state()", "iter(ds).state_dict()", ...),
+    ("ds.fast_forward(4)", "ds.skip(4)", ...),
+    ("ds.drop_remainder()", "drop_remainder=True", ...),
+    ("ds.batches_per_epoch", "len(ds.batch(32))", 1),
+    ("ds.chunked(4)", "ds.batch(4)", ...),
+    ("ds.packed(4)", "ds.pack(4, ['tokens'])", ...),
+    ("ds.mix(ds)", "bd.mix({ds: 0.7, ds: 0.3}, seed=0)", ...),
+    ("ds.class_weights", "collections.Counter(", ...),
+    ("ds.standardize()", "ds.map(function)", ...),
+    ("ds.sql('select 1')", "a table that DuckDB queries", ...),
+    ("ds.order_by('id')", "sorted(ds, key=", ...),
+    ("ds.keep(['id'])", "PartialDecoding(['id'])", ...),
+    ("ds.path", "bd.builder(name).dataset_dir", ...),
+    ("ds.spec", "ds.features", ...),
+    ("ds.is_infinite", "a TypeError where there is no end", ...),
+    ("ds.world_size", "ds.as_torch()", ...),
+    ("ds.n", "len(ds)", 12),
+    ("iterator.collect()", "list(iterator)", ...),
+    ("iterator.features", "before `iter()`", ...),
+    ("iterator.num_rows", "operator.length_hint(iterator)", ...),
+    ("iterator.rewind()", "`iter(ds)`, which begins anew", ...),
+    ("iterator.as_torch()", "ds.as_torch()", ...),
+    ("builder.columns", "builder.info.features", ...),
+    ("builder.to_pandas()", "builder.as_dataset('train').to_pandas(...)", ...),
+    ("info.splits['train'].examples", "split.num_examples", ...),
+    ("bd.LightningDataModule()", "whose `train_dataloader` returns", ...),
+    ("bd.tokenizer", "a tokenizer in `ds.map(function)`", ...),
+    ("bd.schema", "bd.builder(name).info.features", ...),
+    ("bd.write_tfrecord('x')", "bd.DatasetBuilder", ...),
+    ("bd.to_tfrecord(ds)", "shards of a dataset are TFRecord files", ...),
+    ("bd.from_folder('x')", "beam-datasets build --help", ...),
+    ("bd.open_dir('x')", "bd.builder_from_directory('x')", ...),
     # anybody
     ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("ds.head(3)", "ds[:3]", ...),
@@ -316,6 +445,48 @@ def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
     for split, hint in (("val", "'test', 'train'"), ("train[0.1:]", "A share is a percentage, such as '10%'")):
         with pytest.raises(bd.errors.SplitError, match=hint):
             names["builder"].as_dataset(split)
+
+
+@pytest.mark.parametrize(
+    "guess, expected",
+    [
+        ("bd.builder('csv', pattern='x.csv')", "Csv(name='NAME', pattern='*.csv', data_dir=directory).build()"),
+        ("bd.builder('d', split='train')", "`bd.builder('d').as_dataset('train')`"),
+        ("bd.builder('d', dataset_dir='x')", "`bd.builder('d', data_dir='x')`"),
+        ("bd.builder('d', batch_size=3)", "`bd.builder('d').as_dataset('train', batch_size=3)`"),
+        ("bd.load('d@1.0.0')", "A version is written 'd:1.0.0'."),
+        ("bd.load('d:2')", "'d:2.*.*'"),
+        ("bd.load('d:2.1')", "'d:2.1.*'"),
+        ("bd.load('d[:5]')", "split='train[:5]' (--split)"),
+        ("bd.load('x.csv')", "`beam-datasets build --help` lists the formats"),
+        ("bd.load('d/train', data_dir=data_dir)", "A split is split='train' (--split train)."),
+        ("bd.load('d', data_dir=data_dir, version=1)", "such as '1.*.*'"),
+    ],
+)
+def test_names_of_datasets_that_others_write(names: dict[str, Any], guess: str, expected: str) -> None:
+    with pytest.raises((ValueError, bd.errors.AlreadyPublishedError)) as caught:
+        eval(guess, names)
+    assert expected in str(caught.value)
+
+
+def test_builders_of_files_take_the_arguments_that_an_error_names(names: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n3,4\n", encoding="utf-8")
+    csv = importlib.import_module("beam_datasets.files.csv").Csv
+    csv(name="rows_of_csv", pattern=str(tmp_path / "a.csv"), key="id", data_dir=tmp_path).build()
+    (tmp_path / "b.csv").write_text("id,x\n5,6\n", encoding="utf-8")
+    bd.append("rows_of_csv", csv(name="rows_of_csv", pattern=str(tmp_path / "b.csv"), key="id"), data_dir=tmp_path)
+    assert len(bd.load("rows_of_csv", data_dir=tmp_path, split="train")) == 3
+    bd.export("rows_of_csv", tmp_path / "out", data_dir=tmp_path)
+    file = next((tmp_path / "out").rglob("*.parquet"))
+    metadata = importlib.import_module("pyarrow.parquet").ParquetFile(file).metadata
+    assert metadata.row_group(0).column(0).compression != "UNCOMPRESSED"
+
+
+def test_a_dataset_is_not_callable_and_no_iterator(names: dict[str, Any]) -> None:
+    # sources of builders, and libraries, tell functions, iterators and datasets apart by these
+    assert not callable(names["ds"])
+    assert not hasattr(names["ds"], "__next__")
+    assert names["iterator"]
 
 
 def test_the_datasets_of_all_splits_are_a_dict_that_says_how_to_get_one(names: dict[str, Any]) -> None:

@@ -166,6 +166,8 @@ def choose_engine(requested: EngineOptions) -> Engine:
         name, known_names = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
         if "." not in name and runner not in map(short_name, known_names):
             hint = did_you_mean(name, known_names)
+            if name.lower() in ("local", "direct", "none", "beam"):
+                hint = " Leave it out to run on this machine."
             raise ValueError(
                 f"runner is {name!r}; expected one of {', '.join(known_names)}, or the path of a class.{hint}"
             )

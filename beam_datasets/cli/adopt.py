@@ -33,6 +33,7 @@ COMMAND = Command(
         Option("--description", "DESCRIPTION", "description of the dataset"),
         Flag("--ordered", "read examples in the order of the files by default, because the order is meaningful"),
     ),
+    example="'FILES*.tfrecord' --features features.json --data_dir DIR",
 )
 
 

@@ -108,6 +108,7 @@ published.
         ),
     ),
     usage="NAME_OR_DIR --from SOURCE [options] [options of a builder]",
+    example="NAME --from csv --pattern NEW.csv --data_dir DIR",
 )
 _KEYS = {  # by what `AppendPlan.deletions` has for a key
     True: "deleted keys",
@@ -131,7 +132,9 @@ def run(args: Sequence[str]) -> int:
             raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
     parsed = parser.parse_args(args)
     if not (parsed.new or parsed.delete):
-        raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
+        raise UsageError(
+            f"expected --from SOURCE or --delete FILE, got neither. Type `beam-datasets append {COMMAND.example}`"
+        )
     start_time = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
@@ -212,7 +215,10 @@ def _read_keys(path: str) -> list[str]:
         with open(path, encoding="utf-8-sig") as file:
             return [key for line in file if (key := line.strip())]
     except OSError as error:
-        raise UsageError(f"--delete {path}: expected a file of keys, got: {error.strerror}") from None
+        raise UsageError(
+            f"--delete {path}: expected a file of keys, one per line, got: {error.strerror}. Write it, as in "
+            f"`printf '%s\\n' KEY > keys.txt`, and give --delete keys.txt."
+        ) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"--delete {path}: expected text in UTF-8, got other bytes ({error}). Convert it.") from None
 

@@ -136,6 +136,7 @@ Without --runner, it runs on this machine with one worker process per core.""",
         ENGINE,
     ),
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
+    example="csv --name NAME --pattern FILES --data_dir DIR",
 )
 
 

@@ -40,6 +40,11 @@ _COLLECTIONS: dict[Any, Callable[[list[Any]], Any]] = {
     frozenset: frozenset,
     tuple: tuple,
 }
+_EXAMPLES = {
+    "--split": "Write shares, as in --split train=80% --split test=20%, or files, as in --split train='a*.csv'",
+    "--feature": "Write the type of a column, as in --feature price=float32, or --feature note=drop",
+}
+"""Option of the builders of files -> how to write its value."""
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "8"),
     float: ("a number", "0.5"),
@@ -117,7 +122,9 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
             try:
                 arguments[option.name] = _convert(option.annotation, texts, option.default)
             except (ValueError, UsageError) as error:
-                raise UsageError(f"{_flags(option)[0]}: {error}. See --help.") from None
+                flag = _flags(option)[0]
+                example = f" {_EXAMPLES[flag]}." if flag in _EXAMPLES else ""
+                raise UsageError(f"{flag}: {error}.{example} See --help.") from None
     return arguments
 
 

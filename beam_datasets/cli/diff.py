@@ -40,6 +40,7 @@ compared.""",
         ),
         Flag("--json", "print the result as JSON"),
     ),
+    example="NAME:1.0.0 NAME:2.0.0 --data_dir DIR",
 )
 
 

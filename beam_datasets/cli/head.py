@@ -52,6 +52,7 @@ Prints the name, reason and record of each value that does not decode; the exit 
         ),
         Option("--images", "DIR", "write the images of the examples as files to this directory"),
     ),
+    example="NAME --data_dir DIR",
 )
 
 
@@ -221,6 +222,7 @@ SLICES = Command(
         Option("slice", "SLICE", "a slice, such as 'train[10%:20%]+test'"),
         Flag("--json", "print everything as JSON"),
     ),
+    example="NAME 'train[:10%]' --data_dir DIR",
 )
 
 

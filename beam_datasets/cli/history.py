@@ -39,6 +39,7 @@ TAG = Command(
         DATA_DIR,
         STORAGE_OPTIONS,
     ),
+    example="NAME:1.0.0 TAG --data_dir DIR",
 )
 PRUNE = Command(
     "prune",
@@ -55,6 +56,7 @@ those in the lineage of another dataset in DATA_DIR.
         DATA_DIR,
         STORAGE_OPTIONS,
     ),
+    example="NAME --keep 3 --data_dir DIR",
 )
 
 
@@ -109,6 +111,7 @@ shards are reused; the metadata is written again.""",
         Option("--version", "VERSION", "version to publish it as, such as 2.0.0", required=True),
         STORAGE_OPTIONS,
     ),
+    example="RESULT --version 2.0.0",
 )
 
 
@@ -152,6 +155,7 @@ be asked, give the run up with --abandon RUN. Should it be alive, it fails and p
             default=168.0,
         ),
     ),
+    example="DATA_DIR",
 )
 
 

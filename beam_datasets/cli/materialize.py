@@ -95,6 +95,7 @@ SOURCE is name[/config][:version], or the directory of a version, also of one th
         ENGINE,
     ),
     usage="SOURCE [options] [options of Beam]",
+    example="NAME --split 'train=train[:10%]' --to PART --data_dir DIR",
 )
 
 
@@ -257,6 +258,7 @@ SOURCE is name[/config][:version], or the directory of a version, also of one th
         ),
     ),
     usage="SOURCE --format FORMAT --to DIR [options] [options of Beam]",
+    example="NAME --format parquet --to DIR --data_dir DIR",
 )
 
 

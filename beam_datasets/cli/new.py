@@ -21,6 +21,7 @@ test passes; replace the parts that are marked TODO before you build the dataset
         Option("name", "NAME", "the dataset's name, in snake_case"),
         Option("--to", "DIR", "directory in which to create it; default: the current directory"),
     ),
+    example="NAME",
 )
 _BUILDER = '''"""{title}."""
 

@@ -126,12 +126,14 @@ class Command:
         description: text that `--help` shows above the options.
         options: its options and groups of options, in the order of `--help`.
         usage: text after the name in the usage line; "" for what `argparse` makes of the options.
+        example: what to type after the name, for the error about missing arguments; "" for the usage line alone.
     """
 
     name: str
     description: str
     options: Sequence[Option | Flag | Group]
     usage: str = ""
+    example: str = ""
 
     @property
     def usage_line(self) -> str | None:
@@ -141,6 +143,7 @@ class Command:
     def parser(self) -> Parser:
         """Returns a new parser of the options."""
         parser = Parser(f"beam-datasets {self.name}", usage=self.usage_line, description=self.description.strip())
+        parser.example = self.example
         self.add_to(parser)
         return parser
 
@@ -177,7 +180,13 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises instead of ending the process, and refuses empty directories, as of unset variables."""
+    """A parser that raises instead of ending the process, and refuses empty directories, as of unset variables.
+
+    Attributes:
+        example: see `Command`.
+    """
+
+    example = ""
 
     def __init__(self, prog: str, **settings: Any) -> None:
         super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
@@ -190,6 +199,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: the arguments do not fit the options, or a directory is ''.
         """
+        self._args: list[str] = list(args or ())  # for the error about missing ones
         parsed, unknown = super().parse_known_args(args, namespace)
         for name in _DIRECTORIES:
             if getattr(parsed, name, None) == "":
@@ -217,20 +227,38 @@ class Parser(argparse.ArgumentParser):
             return f" Files are given by --from FORMAT --pattern {shlex.quote(text)}, where FORMAT is csv, jsonl, ..."
         if text.isdecimal() and "--count" in options:
             return f" Did you mean '--count {text}'?"
-        if self.prog == "beam-datasets list" and not os.path.exists(text):
+        if self.prog == "beam-datasets list" and not os.path.exists(text) and text[:1] != "-":
             return f" Use `beam-datasets info {shlex.quote(text)}` for one dataset."
-        if self.prog == "beam-datasets diff" and re.fullmatch(r"\d+\.\d+\.\d+", text):
-            return " A version is a part of the name: `beam-datasets diff NAME:1.0.0 NAME:2.0.0`."
+        if re.fullmatch(r"\d+\.\d+\.\d+", text):
+            versions = "NAME:1.0.0 NAME:2.0.0" if self.prog == "beam-datasets diff" else f"NAME:{text}"
+            return f" A version is a part of the name: `{self.prog} {versions}`."
+        if "--count" in options and re.fullmatch(r"-\d+", text):
+            return f" Did you mean '--count {text[1:]}'?"
         is_path = "/" in text or text.startswith(".") or os.path.exists(text)
         option = "--split" if "--split" in options and not is_path else "--data_dir"
         return f" Did you mean '{option} {shlex.quote(text)}'?" if option in options and text[:1] != "-" else ""
 
+    def _foreign_option(self) -> str:
+        """Returns what to type instead of the first unknown option, ". Use `--to out`"; '' if it is not known."""
+        known = self._option_string_actions
+        unknown = [i for i, arg in enumerate(self._args) if arg[:2] == "--" and arg.partition("=")[0] not in known]
+        hints = (near_option(self._args[i:], self).strip() for i in unknown)
+        return next((f". {hint.removesuffix('.')}" for hint in hints if hint), "")
+
     def error(self, message: str) -> Any:
         """Raises a UsageError with the message and the usage; argparse calls it for invalid arguments."""
-        if choice := re.match(r"argument --format: invalid choice: '(.*?)'", message):
+        if choice := re.match(r"argument --(\w+): invalid choice: '(.*?)'", message):
             from beam_datasets.advice import instead_of_format
 
-            message = f"{message}. {instead_of_format('export', choice[1])}"
+            uses = {"format": "export", "on_duplicate": "on_duplicate"}
+            message = f"{message}. {instead_of_format(uses[choice[1]], choice[2]) if choice[1] in uses else ''}".strip()
+        if message.startswith("the following arguments are required:"):
+            message += self._foreign_option()
+            if self.example:
+                example = self.example
+                if "--root" in message:  # of folders
+                    example = example.replace("csv", self._args[0], 1).replace("--pattern FILES", "--root DIR")
+                message += f". Type `{self.prog} {example}`"
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
 
 
@@ -469,6 +497,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         hint = ""
         if "--pattern" in parser._option_string_actions:
             hint = f" Files are given by --pattern {first}."
+        elif "--source" not in parser._option_string_actions and "--features" in parser._option_string_actions:
+            hint = f" Did you mean '--features {first}'?"
         elif "--source" in parser._option_string_actions:
             hint = f" Several datasets are joined by --split, as in --split 'train=train+{first}:train'."
         raise UsageError(

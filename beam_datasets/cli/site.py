@@ -61,6 +61,7 @@ Statistics and changes are computed once: the former are saved beside the datase
         ),
         STORAGE_OPTIONS,
     ),
+    example="DATA_DIR --to DIR",
 )
 _POLICY = "default-src 'self' file:; img-src 'self' file: data:; object-src 'none'; base-uri 'none'; form-action 'none'"
 _MAX_NUMBERS = 1000

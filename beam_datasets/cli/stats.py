@@ -87,6 +87,7 @@ Statistics of a whole dataset are saved beside its versions and reused the next 
         ),
     ),
     usage="NAME_OR_DIR [options] [options of Beam]",
+    example="NAME --data_dir DIR",
 )
 _HEADER = ("values", "missing", "distinct", "min", "median", "mean", "max", "std")
 _PARTS = ("items", "bytes", *SIZES)

@@ -60,6 +60,7 @@ The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if 
             NO_WAIT,
         ),
     ),
+    example="NAME --data_dir DIR",
 )
 
 
@@ -101,7 +102,8 @@ def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], pars
     }
     for name, (value, requirement) in needs.items():
         if value and not getattr(parsed, requirement.removeprefix("--")):
-            raise UsageError(f"{name} means nothing without {requirement}")
+            jobs = "; --jobs N reads N shards at once" if name == "--num_workers" else ""
+            raise UsageError(f"{name} means nothing without {requirement}{jobs}")
     if parsed.beam and parsed.repair:
         raise UsageError("a repair is made here, not by a pipeline: leave out --beam")
     if parsed.jobs is not None and (parsed.jobs < 1 or parsed.beam):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.diffing.features import VersionReader, compare_features
 from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, ExampleChange, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
@@ -571,6 +572,7 @@ def _example_changes(
             yield ExampleChange(kind, i, j, *values)
 
 
+@names_foreign_arguments("diff")
 def diff(
     old: DirOrBuilder,
     new: DirOrBuilder,

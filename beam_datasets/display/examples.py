@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer, shown
 from beam_datasets.display.html import MAX_FEATURES, batch_table, examples_table, features_table, paragraph
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
 
 
+@names_foreign_arguments("as_dataframe")
 def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
     """Returns all examples as a `pandas.DataFrame`, with a column for each feature, as TensorFlow Datasets does.
 
@@ -29,6 +31,7 @@ def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
     return pandas.DataFrame([dict(_flatten_example(example)) for example in ds])
 
 
+@names_foreign_arguments("show_examples")
 def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> Examples:
     """Returns the first examples, which a notebook or an interactive session shows as a table.
 

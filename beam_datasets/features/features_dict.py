@@ -7,7 +7,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_datasets.advice import missing_attribute
+from beam_datasets.advice import missing_attribute, names_foreign_constructor_arguments
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
@@ -30,6 +30,7 @@ from beam_datasets.features.base import (
 from beam_datasets.formats.example import record, sort_entries
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False, init=False)
 class FeaturesDict(FeatureConnector):
     """Named features. Values are dicts with exactly these names.

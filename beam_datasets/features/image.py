@@ -386,6 +386,7 @@ def _to_class_label(labels: Any) -> ClassLabel:
     return ClassLabel(names=labels)
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False, init=False)
 class Video(Sequence):
     """Frames of the same size. Decodes to an array of shape (frames, height, width, channels).

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import (
@@ -37,6 +38,7 @@ _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
 """Iterable types that are not sequences of items. The order of a set of texts differs from process to process."""
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, repr=False, init=False)
 class Sequence(FeatureConnector):
     """Any number of items of one feature.

@@ -40,6 +40,17 @@ UNKNOWN = "unknown"  # kind of a column whose type the user must give; `problem`
 MAX_LABELS = 10_000
 SAMPLES = ("int8", "int16", "int24", "int32", "float32", "float64")  # sample types of sound files
 _ALIASES = {"text": "string", "int": "int64", "float": "float32", "str": "string", "bytes": "string"}
+_OTHER_NAMES = {
+    "int64": ("integer", "long", "bigint", "number"),
+    "float64": ("double", "numeric", "real", "decimal"),
+    "bool": ("boolean", "bit", "flag"),
+    "string": ("varchar", "char", "object", "utf8", "json", "date", "datetime", "timestamp", "time"),
+    "class": ("category", "categorical", "label", "enum", "factor", "classlabel"),
+    "image": ("img", "picture", "jpeg", "png"),
+    "audio": ("sound", "wav", "mp3"),
+    "drop": ("none", "ignore", "skip", "exclude"),
+}
+"""Type here -> what other tools call it."""
 _SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d,\s]*\])?(?P<optional>\?)?", re.DOTALL)
 
 
@@ -140,6 +151,13 @@ class Field:
         return text + "?" * (self.optional and self.kind != "audio")
 
 
+def _hint_for(spec: str) -> str:
+    """Returns ` Did you mean 'int64'?` for a type of other tools; '' if it is not known."""
+    name = spec.strip().lower().partition("(")[0]
+    meant = next((kind for kind, names in _OTHER_NAMES.items() if name in names), "")
+    return f" Did you mean {meant!r}?" if meant else did_you_mean(name, [*SCALARS, "class", "image", "audio", "drop"])
+
+
 def parse_field(spec: str) -> Field:
     """Parses a description, such as `int64[]?`, into a field.
 
@@ -159,7 +177,7 @@ def parse_field(spec: str) -> Field:
         raise ValueError(
             f"{spec!r} is not a type of a feature; expected {', '.join(SCALARS)}, class:cat,dog, class:10, class, "
             "image, image:uint16,1, audio or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone "
-            "for the type found that may be missing"
+            f"for the type found that may be missing.{_hint_for(spec)}"
         )
     labels, brackets = match["labels"], match["lists"] or ""
     if kind == "image":

@@ -14,6 +14,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from beam_datasets import catalog, storage
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import (
     AlreadyPublishedError,
@@ -60,6 +61,7 @@ from beam_datasets.reading.opening import ReadOnlyBuilder
 
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"
+_DATA_FILE = re.compile(r".*\.(csv|tsv|jsonl?|parquet|txt|tfrecord)(\.\w+)?", re.IGNORECASE)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _BUILDER = "beam_datasets:append"  # part of the digests of published manifests, so it stays
 
@@ -150,12 +152,18 @@ class AppendOptions:
         """
         roots = [self.data_dir, None] if self.source_data_dir is None else [self.source_data_dir]
         sources = Sources(roots, {}, self.source_storage_options, parent_dir, names_first=True)
+        hint = "Give a bd.DatasetBuilder that yields the new examples, or the name of a published dataset."
+        if isinstance(new, str) and _DATA_FILE.fullmatch(new) and not storage.is_dir(new):
+            raise TypeError(
+                f"new: expected a published dataset or a builder, got a file of data: {new!r}. Give the builder of its "
+                f"format, as in `from beam_datasets.files.csv import Csv` and Csv(name='NAME', pattern={new!r})."
+            )
         if isinstance(new, ReadOnlyBuilder):
             sources.opened.append(new)
         elif not isinstance(new, (str, os.PathLike)):
             raise TypeError(
                 f"new: expected a dataset's name or directory, a builder, or a list of these, got "
-                f"{type(new).__name__}: {new!r:.100}"
+                f"{type(new).__name__}: {new!r:.100}. {hint}"
             )
         else:
             sources.open(new)
@@ -624,6 +632,7 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
     return publication.target
 
 
+@names_foreign_arguments("append")
 def append(
     source: NameOrDir,
     new: Any = (),

@@ -70,10 +70,9 @@ class DatasetName:
             raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
         match = _NAME.match(text)
         if not match:
-            of_paths = " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
             raise ValueError(
                 f"{text!r} is not a dataset name; needed: name[/config][:version][/key=value,...], for example "
-                f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{of_paths if '/' in text else ''}"
+                f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{_hint_for(text)}"
             )
         components: dict[str, str | None] = {"config": match["config"], "version": match["version"]}
         kwargs = _parse_kwargs(match["kwargs"], text) if match["kwargs"] else {}
@@ -110,6 +109,26 @@ class DatasetName:
                 "/" + ",".join(f"{key}={value}" for key, value in self.kwargs.items()) if self.kwargs else "",
             ]
         )
+
+
+_FILE = re.compile(r"\.(csv|tsv|jsonl?|parquet|txt|tfrecord|py)(\.\w+)?$", re.IGNORECASE)
+_SHORT_VERSION = re.compile(r"(.*):(\d+)(?:\.(\d+))?$")
+
+
+def _hint_for(text: str) -> str:
+    """Returns a sentence that says how to write what is not a dataset's name, with a space before; '' if unknown."""
+    name, at, version = text.partition("@")
+    if at and name:
+        return f" A version is written '{name}:{version}'."
+    if short := _SHORT_VERSION.match(text):
+        return f" A version has three numbers, or * for any: '{short[1]}:{short[2]}.{short[3] or '*'}.*'."
+    if (slice_start := text.find("[")) > 0:
+        return f" A slice is given by split='train{text[slice_start:]}' (--split)."
+    if "/" in text:
+        return " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
+    if _FILE.search(text):
+        return " Files become a dataset first: `beam-datasets build --help` lists the formats."
+    return ""
 
 
 def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:

@@ -86,6 +86,12 @@ class Split(str, metaclass=_SplitNames):
 Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
 
 
+def _not_a_split(value: Any) -> TypeError:
+    """Returns the error for a split of another type; for a share such as 0.8 it has advice."""
+    hint = f" A share is 'train[:{value:.0%}]'." if isinstance(value, float) and 0 < value < 1 else ""
+    return TypeError(f"a split is a str or a ReadInstruction, not {value!r} of type {type(value).__name__}.{hint}")
+
+
 class AbstractSplit(ABC):
     """An expression that selects examples; `+` appends another."""
 
@@ -103,7 +109,7 @@ class AbstractSplit(ABC):
         if isinstance(spec, AbstractSplit):
             return spec
         if not isinstance(spec, str):
-            raise TypeError(f"a split is a str or a ReadInstruction, not {spec!r} of type {type(spec).__name__}.")
+            raise _not_a_split(spec)
         terms = spec.split("+")
         if len(terms) == 1:
             return _parse_term(spec, spec)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.errors import DatasetNotFoundError
 
 VersionOrStr: TypeAlias = "Version | str"
@@ -25,6 +26,7 @@ class Experiment(enum.Enum):
     DUMMY = 1  # does nothing; for tests
 
 
+@names_foreign_constructor_arguments
 @functools.total_ordering
 class Version:
     """A version of a dataset, ordered by its three numbers.
@@ -116,7 +118,7 @@ class Version:
         if not match:
             raise ValueError(
                 f"{str(pattern)!r} is not a version pattern; "
-                "needed: 'x.y.z', each part a number without leading zeros or '*'."
+                "needed: 'x.y.z', each part a number without leading zeros or '*', such as '1.*.*'."
             )
         return all(want == "*" or int(want) == have for want, have in zip(match.group(1, 3, 5), self.tuple))
 

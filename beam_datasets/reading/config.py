@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import did_you_mean
 
@@ -56,6 +57,7 @@ class IgnoredOptions:
         return f"IgnoredOptions({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
+@names_foreign_constructor_arguments
 @dataclass(kw_only=True)
 class ReadConfig:
     """Options of reading. The read order is a function of them, of the epoch, and of the dataset and slice.

@@ -11,7 +11,7 @@ from beam_datasets.advice import (
     names_foreign_arguments,
     warns_of_buffer_size,
 )
-from beam_datasets.arguments import boolean, checked_function, index_of, indices_of, integer
+from beam_datasets.arguments import boolean, checked_function, count_of, index_of, indices_of, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_indices
@@ -161,12 +161,12 @@ class Dataset(ReadPlan, Frameworks):
     @names_foreign_arguments("skip")
     def skip(self, count: int) -> Dataset:
         """Returns the dataset without its first `count` examples (or batches), in read order."""
-        return self._with(Slice(self._operation, integer("count", count, at_least=0), self._operation.length))
+        return self._with(Slice(self._operation, count_of(count), self._operation.length))
 
     @names_foreign_arguments("take")
     def take(self, count: int) -> Dataset:
         """Returns the dataset of the first `count` examples (or batches), in read order; of all if there are fewer."""
-        return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
+        return self._with(Slice(self._operation, 0, count_of(count)))
 
     @names_foreign_arguments("shard")
     def shard(
@@ -392,6 +392,7 @@ class Dataset(ReadPlan, Frameworks):
             add_location_of_indices(self._steps, error, source, source_index)
             raise
 
+    @names_foreign_arguments("find")
     def find(self, key: Any) -> int | None:
         """Returns the index in dataset order of the example with a key; None if the slice does not contain it.
 

@@ -6,7 +6,13 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.advice import advised_getattr, instead_of, missing_attribute, names_foreign_arguments
+from beam_datasets.advice import (
+    advised_getattr,
+    advised_operator,
+    instead_of,
+    missing_attribute,
+    names_foreign_arguments,
+)
 from beam_datasets.arguments import integer
 
 
@@ -36,6 +42,8 @@ class Frameworks(metaclass=NamesForeign):
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")
+        __mul__ = __rmul__ = advised_operator("ds", "__mul__")
+        __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
 
         def __getattr__(self, name: str) -> Any:
             """Raises an AttributeError, with advice for foreign names and names of features."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from beam_datasets.advice import advised_getattr, advised_getitem, note_value
+from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
@@ -34,6 +34,10 @@ class StateDict:
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("iterator")
         __getitem__ = advised_getitem("iterator")
+        __len__ = advised_len("iterator")
+
+    def __bool__(self) -> bool:
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Returns `get_state()`."""

@@ -450,6 +450,7 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_opti
     return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
 
 
+@names_foreign_arguments("builder")
 def builder(
     name: str,
     *,

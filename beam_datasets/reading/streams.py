@@ -60,6 +60,9 @@ class Stream(metaclass=NamesForeign):
     _has_positions = False
     as_torch = Frameworks.as_torch
     __add__ = Frameworks.__add__
+    if not TYPE_CHECKING:
+        __mul__ = __rmul__ = Frameworks.__mul__
+        __or__, __and__, __sub__ = Frameworks.__or__, Frameworks.__and__, Frameworks.__sub__
     _first_pass = Frameworks._first_pass
     _repr_html_ = Frameworks._repr_html_
 

@@ -29,6 +29,7 @@ from beam_datasets.storage.backend import sum_requests as sum_requests
 from beam_datasets.storage.backend import take_requests as take_requests
 from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
 from beam_datasets.storage.paths import PathLike
+from beam_datasets.storage.paths import as_text as as_text
 from beam_datasets.storage.paths import basename as basename
 from beam_datasets.storage.paths import dirname as dirname
 from beam_datasets.storage.paths import has_options as has_options

@@ -68,9 +68,7 @@ def normalize(path: PathLike) -> str:
     >>> normalize("/data/../data/mnist/"), normalize("s3://bucket/mnist/"), normalize("file:///my%20data")
     ('/data/mnist', 's3://bucket/mnist', '/my data')
     """
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise TypeError(f"a path is a str or an os.PathLike of str; got {text!r}")
+    text = as_text(path)
     if not text:
         raise ValueError("the path is empty")
     if text[0] == os.sep == "/" and not ("//" in text or "/." in text or text[-1] == "/"):
@@ -81,6 +79,14 @@ def normalize(path: PathLike) -> str:
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
+
+
+def as_text(path: Any) -> str:
+    """Returns a path as text; a TypeError, with advice for a dataset, if it is none."""
+    if isinstance(path, (str, os.PathLike)) and isinstance(text := os.fspath(path), str):
+        return text
+    hint = " Give its directory: bd.builder(name).dataset_dir." if type(path).__name__ == "Dataset" else ""
+    raise TypeError(f"a path is a str or an os.PathLike of str, got {path!r:.100}.{hint}")
 
 
 def join(base: PathLike, *names: str) -> str:

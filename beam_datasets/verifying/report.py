@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from beam_datasets import storage
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
@@ -48,6 +49,7 @@ class Examination:
         return conclude(self.expected, self.facts)
 
 
+@names_foreign_arguments("verify")
 def verify(
     dataset_dir: str | os.PathLike[str],
     *,

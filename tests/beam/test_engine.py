@@ -39,6 +39,8 @@ def test_local_runners_are_known_as_beam_writes_them(runner):
 def test_a_runner_that_beam_does_not_have_is_named():
     with pytest.raises(ValueError, match="runner is 'FlnikRunner'; expected one of .* Did you mean 'FlinkRunner'"):
         choose_engine(EngineOptions(["--runner=FlnikRunner"]))
+    with pytest.raises(ValueError, match="Leave it out to run on this machine"):
+        choose_engine(EngineOptions(["--runner=local"]))
     assert choose_engine(EngineOptions(["--runner=flink", *CLOUD])).name == "flink"
     assert choose_engine(EngineOptions(["--runner=my.module.OwnRunner"])).name == "my.module.OwnRunner"
 

@@ -106,7 +106,8 @@ def test_a_copy_by_default_and_shorthands(data, run):
         raw = [bd.load("one", split=split, data_dir=place).raw()[:] for place in ("data", "copies")]
         assert raw[0] == raw[1]
     code, _, err = run(*copy)
-    assert (code, "is already published" in err) == (1, True)
+    assert (code, "is already published" in err, "--to NAME:VERSION" in err) == (1, True, True)
+    assert run(*copy, "--to", "one:1.0.1")[0] == 0
     labelled = ["--source", "more=data/two/1.0.0", "--split", "more:train[:2]", "--to", "named", "--num_workers", "1"]
     assert run("materialize", "one", "--data_dir", "data", *labelled)[0] == 0
     assert ids("named", "train") == [0, 1]
