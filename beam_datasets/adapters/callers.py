@@ -26,6 +26,8 @@ _FIT_LOOPS = _paths("/pytorch/loops/fit_loop.py", "/pytorch_lightning/loops/fit_
 _EVALUATION_LOOPS = _paths("/pytorch/loops/evaluation_loop.py", "/pytorch_lightning/loops/evaluation_loop.py")
 _COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_lightning/utilities/combined_loader.py")
 _STATEFUL_LOADERS = _paths("/torchdata/stateful_dataloader/stateful_dataloader.py")
+_DISPATCHERS = _paths("/accelerate/data_loader.py")
+_KERAS_TRAINERS = _paths(*(f"/keras/src/backend/{backend}/trainer.py" for backend in ("tensorflow", "jax", "torch")))
 _LOADERS = (*_STATEFUL_LOADERS, *_paths("/torch/utils/data/dataloader.py"))
 
 
@@ -53,18 +55,56 @@ def is_divided_by_caller() -> bool:
     return any(frame.f_code.co_filename.endswith(_DIVIDING_MODULES) for frame in _frames())
 
 
+def find_dividing_shard() -> Any:
+    """Returns the `IterableDatasetShard` of Accelerate or of Trainer that reads; None if there is none.
+
+    It has the attributes `batch_size`, `num_processes` and `split_batches`.
+    """
+    for frame in _frames():
+        if frame.f_code.co_filename.endswith(_DIVIDING_MODULES):
+            shard: Any = frame.f_locals.get("self")
+            if hasattr(shard, "num_processes") and hasattr(shard, "split_batches"):
+                return shard
+    return None
+
+
 def count_blocks_of_divider() -> int:
     """Returns the number of consecutive blocks that all ranks together take in a step from one worker.
 
     It is the number of ranks if an `IterableDatasetShard` of Accelerate or of Trainer reads: in each worker it takes a
     batch for each rank, and gives one of them to its own rank. Otherwise it is 1.
     """
+    shard = find_dividing_shard()
+    return 1 if shard is None or shard.split_batches else int(shard.num_processes)
+
+
+def is_state_saved_late() -> bool:
+    """Returns whether Accelerate's dispatching loader reads, and saves states after it has read batches ahead.
+
+    It saves the state of its StatefulDataLoader before it fetches the last one of the next batches of all ranks, so a
+    state counts those before this one as read. With `split_batches` it fetches one batch for all ranks.
+    """
     for frame in _frames():
-        if frame.f_code.co_filename.endswith(_DIVIDING_MODULES):
-            shard: Any = frame.f_locals.get("self")
-            if hasattr(shard, "num_processes") and hasattr(shard, "split_batches"):
-                return 1 if shard.split_batches else int(shard.num_processes)
-    return 1
+        loader: Any = frame.f_locals.get("self") if frame.f_code.co_filename.endswith(_DISPATCHERS) else None
+        if hasattr(loader, "_fetch_batches"):  # its constructor reads, too, before it has the attribute
+            is_split = frame.f_locals.get("split_batches", vars(loader).get("split_batches"))
+            if is_split is not None:
+                return not is_split and vars(loader).get("use_stateful_dataloader", False)
+    return False
+
+
+def is_repeated_by_keras() -> bool:
+    """Returns whether `fit()` of Keras reads several epochs, and takes the length of the first one for that of all.
+
+    It does so without `steps_per_epoch` if the number of batches is unknown. TensorFlow may call from another thread.
+    """
+    for thread_frame in sys._current_frames().values():
+        for frame in _frames_from(thread_frame):
+            if frame.f_code.co_name == "fit" and frame.f_code.co_filename.endswith(_KERAS_TRAINERS):
+                fit = frame.f_locals
+                has_length = fit.get("steps_per_epoch") is not None
+                return not has_length and int(fit.get("epochs", 1)) - int(fit.get("initial_epoch", 0)) > 1
+    return False
 
 
 def is_stateful_loader() -> bool:
@@ -135,7 +175,11 @@ def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
 
 def _frames() -> Iterator[FrameType]:
     """Yields the frames of the call stack from the caller's outwards."""
-    frame: FrameType | None = sys._getframe(1)
+    return _frames_from(sys._getframe(1))
+
+
+def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yields a frame and those that called it."""
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import numpy as np
 from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureOverflowError
 from beam_datasets.extras import Self, framework
+from beam_datasets.reading.index.transforms import ENDLESS, Batches, Shared
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.index.division import Share
     from beam_datasets.reading.iterator import DatasetIterator
 
 
@@ -45,10 +48,14 @@ class JaxDataset:
         dataset: the dataset to read.
         device: a JAX device or sharding for the arrays; None for JAX's default device.
         first_pass: number of the first pass that a loop reads, from 0.
+
+    Raises:
+        ValueError: the sharding spans several processes, and `shard()` divided the dataset into unequal parts.
     """
 
     def __init__(self, dataset: Dataset, device: Any, first_pass: int = 0) -> None:
         self._dataset = dataset
+        self._is_local = not getattr(device, "is_fully_addressable", True) and _check_parts(dataset)
         self._device = device
         self._next_pass = first_pass
 
@@ -94,6 +101,7 @@ class JaxDataset:
 
         Raises:
             FeatureOverflowError: a 64-bit integer does not fit 32 bits, and `jax_enable_x64` is off.
+            ValueError: the sharding does not divide an array, or the processes have different values for it.
         """
         if isinstance(value, dict):
             return {name: self._put_on_device(item, f"{path}.{name}".lstrip(".")) for name, item in value.items()}
@@ -103,7 +111,62 @@ class JaxDataset:
             return value
         jax = framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
         _check_integers(jax, np.asarray(value), path)
-        return jax.device_put(value, self._device)
+        try:
+            if self._is_local:
+                return jax.make_array_from_process_local_data(self._device, np.asarray(value))
+            return jax.device_put(value, self._device)
+        except (ValueError, AssertionError) as error:
+            if not isinstance(self._device, jax.sharding.Sharding):
+                raise
+            raise ValueError(_describe_unput(path, value, self._device, isinstance(error, AssertionError))) from error
+
+
+def _check_parts(dataset: Dataset) -> bool:
+    """Returns whether `shard()` has divided a dataset, so that each process has its own part of a global array.
+
+    Raises:
+        ValueError: the parts of the workers differ in length, so their last arrays would differ in shape.
+    """
+    operation: Any = dataset._operation
+    while operation is not None and not isinstance(operation, Shared):
+        operation = getattr(operation, "child", None)
+    if operation is None:
+        return False
+    lengths = [replace(operation.share, worker_index=i).count(operation.num_shared) for i in _ends(operation.share)]
+    if isinstance(dataset._operation, Batches) and dataset._operation.drop_remainder:
+        lengths = [length // dataset._operation.size for length in lengths]
+    if lengths[0] != lengths[1] and dataset._operation.length != ENDLESS:
+        raise ValueError(
+            f"as_jax(device=...): expected parts of one length for all processes, got {lengths[0]} and {lengths[1]} "
+            "items. Give shard() even='drop' or even='pad'."
+        )
+    return True
+
+
+def _ends(share: Share) -> tuple[int, int]:
+    """Returns the workers with the most and with the fewest positions."""
+    return 0, share.worker_count - 1
+
+
+def _describe_unput(path: str, value: Any, sharding: Any, is_different: bool) -> str:
+    """Returns the message of the error that a sharding cannot divide an array.
+
+    Args:
+        path: the name of the array in the example.
+        value: the array.
+        sharding: the sharding.
+        is_different: whether the processes have different values.
+    """
+    if is_different:
+        return (
+            f"{path}: expected the same array in all processes of {sharding}, as the dataset was not divided by "
+            "shard(). Give each process its part: ds.shard(jax.process_index(), jax.process_count(), even='drop')."
+        )
+    return (
+        f"{path}: an array of shape {np.shape(value)} cannot be divided by {sharding}. If it is of the last batch of "
+        "an epoch, leave this batch out by batch(..., drop_remainder=True), or use shard(..., even='drop') or "
+        "even='pad'. If it is not of batches, call batch() before as_jax()."
+    )
 
 
 def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:

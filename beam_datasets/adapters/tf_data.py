@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets.adapters.callers import is_repeated_by_keras
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
@@ -90,9 +92,32 @@ def _build_from_generator(
         """Returns an iterator over the items of the next pass; the first pass starts at `state`."""
         in_pass, epoch = converted._in_pass(next(passes))
         start = next(starts, None)
-        return in_pass.iterate(epoch=epoch) if start is None else in_pass.iterate(state=start)
+        if start is None:
+            return in_pass.iterate(epoch=epoch)
+        iterator = in_pass.iterate(state=start)
+        _check_epochs_of_keras(operator.length_hint(iterator), in_pass)
+        return iterator
 
     return tf.data.Dataset.from_generator(generate, output_signature=spec)
+
+
+def _check_epochs_of_keras(num_left: int, dataset: Dataset) -> None:
+    """Checks that Keras does not cut later epochs to the length of a first one that starts at a state.
+
+    Args:
+        num_left: number of items of the first iteration.
+        dataset: the items of an iteration that starts at the beginning.
+
+    Raises:
+        ValueError: it would.
+    """
+    num_items = operator.length_hint(dataset.iterate())
+    if num_left < num_items and is_repeated_by_keras():
+        raise ValueError(
+            f"as_tf_dataset(state=...): the first epoch has {num_left} items left of {num_items}, and fit() of Keras "
+            "would end each further epoch after as many. Expected an endless dataset and the number of its batches in "
+            f"an epoch: ds.repeat() before batch(), and fit(steps_per_epoch={num_items})."
+        )
 
 
 def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:

@@ -23,9 +23,11 @@ import numpy as np
 from beam_datasets.adapters.callers import (
     FitLoop,
     count_blocks_of_divider,
+    find_dividing_shard,
     find_fit_loop,
     find_loader,
     is_divided_by_caller,
+    is_state_saved_late,
     is_stateful_loader,
 )
 from beam_datasets.advice import advised_getattr, advised_getitem
@@ -235,6 +237,7 @@ class Divided:
             TypeError: the dataset is endless.
         """
         len(self._dataset)  # raises a TypeError if it is endless
+        self._check_divider()
         ranks = self.ranks
         num_workers, batch_size, drop_last = _inspect_calling_loader()
         if num_workers < 2 or batch_size is None:
@@ -314,17 +317,36 @@ class Divided:
         self._current = items
         return items
 
+    def _check_divider(self) -> None:
+        """Checks that a DataLoader whose examples Accelerate divides makes batches.
+
+        Accelerate calculates with the batch size of the DataLoader, so with None it fails without naming a way out.
+
+        Raises:
+            ValueError: it makes none.
+        """
+        shard = find_dividing_shard()
+        if shard is not None and shard.batch_size is None:
+            raise ValueError(
+                f"{self._dataset!r}: Accelerate with dispatch_batches=False divides the items of a DataLoader with "
+                "batch_size=None by its batch size. For the batches of a dataset, expected "
+                "DataLoaderConfiguration(dispatch_batches=True). Or leave batch() out, and give as_torch(block=...) "
+                "and the DataLoader the batch size."
+            )
+
     def _check_loader(self) -> None:
         """Checks the batch size of the DataLoader that begins to iterate, if the items are batches.
 
-        Its default is 1, so that an array of 8 numbers would become one of shape (1, 8). A user's collate function may
-        remove this dimension. Other sizes were chosen, but may be those of the batches once more.
+        Its default is 1, so that an array of 8 numbers would become one of shape (1, 8). A user's own collate function
+        may remove this dimension. Other sizes were chosen, but may be those of the batches once more.
 
         Raises:
             ValueError: it makes batches of one batch.
         """
+        if is_state_saved_late() and self.ranks.world_size > 1:
+            _warn_of_dispatching(repr(self._dataset), self.ranks.world_size - 1)
         loader = find_loader(self) if self._dataset._makes_batches else None
-        if loader is None or loader.batch_size is None or loader.collate_fn is not _import_torch_data().default_collate:
+        if loader is None or loader.batch_size is None or not _stacks_items(loader.collate_fn):
             return
         if loader.batch_size == 1:
             raise ValueError(
@@ -547,6 +569,7 @@ class Divided:
             epoch: the epoch, from 0, as frameworks count them: after `repeat(n)` it is the number of a pass, which
                 reads n epochs from `n * epoch`.
         """
+        self._check_divider()
         self._detach_from_parent()
         self._shared[_SET_EPOCH] = integer("epoch", epoch, at_least=0)
 
@@ -1007,6 +1030,12 @@ def ranks_of_process() -> Ranks | None:
     return None
 
 
+def _stacks_items(collate_fn: Any) -> bool:
+    """Returns whether a collate function stacks items: that of PyTorch, or one of Hugging Face, which Trainer uses."""
+    module = getattr(collate_fn, "__module__", None) or type(collate_fn).__module__
+    return collate_fn is _import_torch_data().default_collate or str(module).partition(".")[0] == "transformers"
+
+
 @functools.cache  # warns once
 def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
     """Warns that a DataLoader makes batches of batches.
@@ -1020,6 +1049,23 @@ def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
         "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
         dataset,
         batch_size,
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_dispatching(dataset: str, num_skipped: int) -> None:
+    """Warns that a run that resumes from a state of Accelerate skips batches.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        num_skipped: the number of batches that it skips.
+    """
+    _LOGGER.warning(
+        "%s: Accelerate with dispatch_batches and use_stateful_dataloader saves states that count %d of the next "
+        "batches as read, so a run that resumes skips as many. Set DataLoaderConfiguration(split_batches=True), and "
+        "the batch_size of the DataLoader to that of all processes together.",
+        dataset,
+        num_skipped,
     )
 
 

@@ -177,13 +177,17 @@ class Frameworks(metaclass=NamesForeign):
         is an OverflowError. Each pass reads the next epoch; `iterate(state=...)` may have begun the one before.
 
         Args:
-            device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
+            device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default. If it
+                has devices of several processes, an array is put together from the parts of `shard()`, one of each
+                process; without `shard()`, each process reads the whole array.
             fill: values that replace missing ones; see `batch()`.
             epoch: epoch of the first pass.
 
         Raises:
             MissingDependencyError: JAX is not installed.
-            ValueError: no pass begins with the epoch, because a pass reads several epochs of `repeat(epochs)`.
+            ValueError: no pass begins with the epoch, because a pass reads several epochs of `repeat(epochs)`; or
+                `shard()` gives the processes parts of different lengths. While it is read: `device` cannot divide an
+                array.
         """
         from beam_datasets.adapters import as_jax
 

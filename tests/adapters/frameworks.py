@@ -222,18 +222,18 @@ def jax() -> dict[str, Any]:
     assert jax.device_count() == 4
     total = jax.jit(lambda array: array.sum())
 
-    def shard(rank: int, num_ranks: int) -> Any:
-        return train().shard(rank, num_ranks, even="pad").batch(BATCH_SIZE)
-
     def trained(batches: Any) -> Steps:
         steps = []
         for batch in batches:
-            total(jax.make_array_from_process_local_data(sharding, batch["idx"])).block_until_ready()
-            steps += steps_of([batch])
+            total(batch["idx"]).block_until_ready()
+            assert len(batch["idx"]) == BATCH_SIZE * NUM_RANKS
+            parts = sorted(batch["idx"].addressable_shards, key=lambda part: part.index[0].start)
+            steps.append([int(number) for part in parts for number in part.data])
         return steps
 
-    mine = shard(jax.process_index(), jax.process_count())
-    epochs = [trained(mine.iterate(epoch=epoch)) for epoch in range(2)]
+    part = train().shard(jax.process_index(), jax.process_count(), even="pad")
+    mine = part.batch(BATCH_SIZE).as_jax(device=sharding)
+    epochs = [trained(mine) for _ in range(2)]
     stopped = mine.iterate(epoch=1)
     for _ in range(DONE):
         next(stopped)

@@ -5,6 +5,7 @@ read_on_a_rank.py WAY FOLDER NUM_WORKERS RANK
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from pathlib import Path
@@ -21,9 +22,9 @@ def ids_alone(example: dict[str, Any]) -> dict[str, Any]:
     return {"idx": example["idx"]}
 
 
-def made() -> Any:
-    train = bd.builder_from_directory(DIRECTORY).as_dataset("train").shuffle(seed=7)
-    return train.map(ids_alone).as_torch(block=4)
+def made(batch_size: int | None = None) -> Any:
+    train = bd.builder_from_directory(DIRECTORY).as_dataset("train").shuffle(seed=7).map(ids_alone)
+    return train.as_torch(block=4) if batch_size is None else train.batch(batch_size).as_torch()
 
 
 def started(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
@@ -37,8 +38,11 @@ def started(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
     torch.distributed.destroy_process_group()
 
 
-def accelerated(rank: int, folder: str, num_workers: int, dispatch: bool | None) -> None:
-    """Reads by Accelerate, which divides iterable datasets itself."""
+def accelerated(rank: int, folder: str, num_workers: int, way: str) -> None:
+    """Reads by Accelerate, which divides iterable datasets itself.
+
+    With "stateful", a second loader goes on from the state of the first one after two steps.
+    """
     import torch
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
@@ -46,10 +50,29 @@ def accelerated(rank: int, folder: str, num_workers: int, dispatch: bool | None)
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD_SIZE)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}
-    config = DataLoaderConfiguration(dispatch_batches=dispatch, even_batches=False)
+    is_stateful, is_split, batch_size = "stateful" in way, "split" in way, 8 if "split" in way else 4
+    config = DataLoaderConfiguration(
+        dispatch_batches={"shard": False, "default": None}.get(way, True),
+        even_batches=False,
+        use_stateful_dataloader=is_stateful,
+        split_batches=is_split,
+    )
     accelerator = Accelerator(cpu=True, dataloader_config=config)
-    loader = accelerator.prepare(DataLoader(made(), batch_size=4, num_workers=num_workers))
-    save(folder, rank, loader)
+
+    def loader() -> Any:
+        if way == "batches":
+            return accelerator.prepare(DataLoader(made(batch_size=4), batch_size=None, num_workers=num_workers))
+        return accelerator.prepare(DataLoader(made(), batch_size=batch_size, num_workers=num_workers))
+
+    batches = loader()
+    if not is_stateful:
+        save(folder, rank, batches)
+    else:
+        before = [batch for _, batch in zip(range(2), batches)]
+        state = copy.deepcopy(batches.state_dict())
+        batches = loader()
+        batches.load_state_dict(state)
+        save(folder, rank, [*before, *batches])
     torch.distributed.destroy_process_group()
 
 
@@ -65,7 +88,7 @@ def main(way: str, folder: str, num_workers: int, rank: int) -> None:
         arguments = (made(), folder, num_workers)
         torch.multiprocessing.start_processes(started, arguments, nprocs=WORLD_SIZE, start_method=way)
     else:
-        accelerated(rank, folder, num_workers, {"dispatch": True, "shard": False, "default": None}[way])
+        accelerated(rank, folder, num_workers, way)
 
 
 if __name__ == "__main__":

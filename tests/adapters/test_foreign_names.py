@@ -130,6 +130,33 @@ def test_as_jax_divides_by_a_sharding(jax: Any, numbers: Any) -> None:
     assert next(iter(features))["x"].sharding == sharding
 
 
+def test_a_sharding_that_does_not_divide_the_last_batch(jax: Any, numbers: Any) -> None:
+    if jax.device_count() < 4:
+        pytest.skip("another test has started JAX with fewer devices")
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((4,), ("data",)), jax.sharding.PartitionSpec("data"))
+    arrays = numbers.map(lambda e: {"x": e["x"]}).batch(8).as_jax(device=sharding)
+    assert len(next(iter(arrays))["x"].sharding.device_set) == 4
+    uneven = numbers.take(18).map(lambda e: {"x": e["x"]}).batch(8).as_jax(device=sharding)
+    with pytest.raises(ValueError, match=r"x: an array of shape \(2, 2\) cannot be divided.*drop_remainder=True"):
+        list(uneven)
+
+
+def test_parts_of_processes_have_one_length(jax: Any, numbers: Any) -> None:
+    """Else the global arrays of the last step would differ in shape, and JAX would hang."""
+
+    class OfProcesses:
+        """A sharding over the devices of several processes."""
+
+        is_fully_addressable = False
+
+    odd = numbers.take(19)
+    with pytest.raises(ValueError, match=r"got 10 and 9 items. Give shard\(\) even='drop' or even='pad'"):
+        odd.shard(0, 2).batch(4).as_jax(device=OfProcesses())
+    for part in (odd.shard(0, 2, even="pad"), odd.repeat().shard(0, 2), numbers.shard(1, 2)):
+        part.batch(4).as_jax(device=OfProcesses())
+    odd.shard(0, 2).batch(4, drop_remainder=True).as_jax(device=OfProcesses())
+
+
 def test_as_jax_cuts_no_integer(jax: Any, tmp_path: Any) -> None:
     wide = write_bare(tmp_path / "wide.tfrecord", {"n": np.int64}, [{"n": 1 << 31}])
     with pytest.raises(bd.errors.FeatureOverflowError, match="n: expected integers that fit int32.*2147483648"):

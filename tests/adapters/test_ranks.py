@@ -80,6 +80,31 @@ def test_batches_of_accelerate_are_those_of_the_order(torch, dataset, monkeypatc
     assert steps[: len(order)] == order
 
 
+def test_batches_that_accelerate_cannot_divide(torch, dataset):
+    """Without dispatching it calculates with the batch size of the DataLoader, which is None for batches."""
+    accelerate = needed("accelerate.data_loader")
+    for call in (len, lambda shard: shard.set_epoch(1)):
+        shard = accelerate.IterableDatasetShard(dataset.batch(4).as_torch(), None, num_processes=2)
+        with pytest.raises(ValueError, match=r"expected DataLoaderConfiguration\(dispatch_batches=True\)"):
+            call(shard)
+
+
+def test_dispatched_batches_are_divided(torch, tmp_path, dataset):
+    needed("accelerate")
+    first, second = read("batches", tmp_path, 1)
+    assert set(first + second) == {example["idx"].item() for example in dataset}
+
+
+@pytest.mark.parametrize("way", ["stateful", "stateful, split"])
+def test_states_of_a_dispatching_loader(torch, torchdata, tmp_path, dataset, way, capfd):
+    """Accelerate saves its state one batch too late, unless it splits batches, and a warning says so."""
+    needed("accelerate")
+    first, second = read(way, tmp_path, 1)
+    skipped = {example["idx"].item() for example in dataset} - {*first, *second}
+    is_warned = "count 1 of the next batches as read, so a run that resumes skips as many" in capfd.readouterr().err
+    assert (len(skipped), is_warned) == ((4, True) if way == "stateful" else (0, False))
+
+
 def test_ranks_are_shown(torch, dataset, monkeypatch):
     made = dataset.as_torch()
     assert "rank 0 of 1 (no other ranks were found)" in repr(made)

@@ -10,7 +10,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import FeatureValueError, StateError
 from beam_datasets.formats.tfrecord import frame_all
-from tests.adapters.conftest import DATA, ids, write_bare
+from tests.adapters.conftest import DATA, ids, needed, write_bare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +138,34 @@ def test_resumes_from_a_state(tf: Any, three: Any) -> None:
     assert [int(element["idx"]) for element in made.repeat(2)] == expected
     with pytest.raises(StateError, match="slices was"):
         three.as_dataset("test").as_tf_dataset(state=iterator.get_state())
+
+
+def test_a_state_in_the_first_epoch_of_keras(tf: Any, three: Any) -> None:
+    """Keras ends all epochs after as many batches as the first one has, unless it is told the number."""
+    keras = needed("keras")
+    examples = three.as_dataset("train").map(lambda e: (np.float32([e["idx"]]), np.float32([0])))
+    pairs = examples.batch(4)
+    iterator = pairs.iterate(epoch=1)
+    iterator.advance(2)
+    state, begun = iterator.get_state(), list[int]()
+
+    def fit(batches: Any, **options: Any) -> list[int]:
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        counts = []
+        count = keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: begun.clear(),
+            on_train_batch_end=lambda batch, logs: begun.append(1),
+            on_epoch_end=lambda epoch, logs: counts.append(len(begun)),
+        )
+        model.fit(batches, callbacks=[count], verbose=0, **options)
+        return counts
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"4 items left of 6.*fit\(steps_per_epoch=6\)"):
+        fit(pairs.as_tf_dataset(state=state), initial_epoch=1, epochs=3)
+    assert fit(pairs.as_tf_dataset(state=state), initial_epoch=1, epochs=2) == [4]
+    assert fit(pairs.as_tf_dataset(state=pairs.iterate(epoch=1).get_state()), epochs=2) == [6, 6]
+    assert fit(examples.repeat().batch(4).as_tf_dataset(state=state), epochs=2, steps_per_epoch=6) == [6, 6]
 
 
 def test_each_iteration_is_the_next_epoch(tf: Any, three: Any) -> None:
