@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 import reprlib
 from typing import Any
 
@@ -86,20 +85,6 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def int64_of(value: Any) -> int | None:
-    """Returns the integer of 64 bits that JSON has as a number or, as protobuf writes it, as a string; None for others.
-
-    >>> int64_of("-1"), int64_of(3.0), int64_of("1_0"), int64_of(2**63)
-    (-1, 3, None, None)
-    """
-    is_integer = type(value) is int or (type(value) is float and value.is_integer())
-    if is_integer or (type(value) is str and re.fullmatch(r"-?[0-9]{1,19}", value)):
-        number = int(value)
-        if -(2**63) <= number < 2**63:
-            return number
-    return None
 
 
 def count_of(value: Any) -> int:

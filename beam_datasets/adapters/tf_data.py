@@ -22,7 +22,7 @@ from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.sequence import replace_inner_datasets
-from beam_datasets.metadata.info import value_at
+from beam_datasets.metadata.supervised_keys import value_at
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset

@@ -35,7 +35,7 @@ from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepa
 from beam_datasets.materializing.plan import Job, announce, check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
 from beam_datasets.materializing.selection import NameOrDir
-from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.metadata.lineage import Lineage
 
 _NUMBERS = "numbers"
 Begin: TypeAlias = beam.pvalue.PBegin | beam.Pipeline

@@ -16,7 +16,8 @@ from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermi
 from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
-from beam_datasets.metadata.manifest import RUN_FILE, Lineage
+from beam_datasets.metadata.lineage import Lineage
+from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory, open_published
 
 INFO = Command(

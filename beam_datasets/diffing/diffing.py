@@ -19,7 +19,7 @@ from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.diffing.features import VersionReader, compare_features
 from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, ExampleChange, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
-from beam_datasets.metadata.manifest import KeyRule
+from beam_datasets.metadata.lineage import KeyRule
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.elements.error_location import UNDECODED, describe_location
 from beam_datasets.reading.opening import ReadOnlyBuilder

@@ -48,7 +48,7 @@ from beam_datasets.materializing.copying import SplitCopy, plan_copy
 from beam_datasets.materializing.plan import check_source, check_unchanged, plan_job, record_names, target_dir
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.ranges import map_blocks, read_blocks
 from beam_datasets.reading.records.shards import ShardPool

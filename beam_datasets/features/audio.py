@@ -20,7 +20,6 @@ from beam_datasets.features.base import (
     Shape,
     drop_unset,
     dtype_name,
-    int_from_json,
     shape_from_json,
     shape_to_json,
     to_dtype,
@@ -32,6 +31,7 @@ from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_shape, convert
 from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
+from beam_datasets.formats.proto_json import parse_int64
 from beam_datasets.intake.sound import CheckedSound, Sound, SoundInfo, kind_of_format, read_sound
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Audio(Leaf):
             file_format=content.get("fileFormat") or None,
             shape=shape_from_json(content.get("shape")),
             dtype=content["dtype"],
-            sample_rate=int_from_json(content.get("sampleRate")),
+            sample_rate=parse_int64(content.get("sampleRate")),
             encoding=content.get("encoding") or Encoding.NONE,
         )
         audio._set_fields(lazy_decode=bool(content.get("lazyDecode")))

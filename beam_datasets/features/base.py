@@ -19,12 +19,13 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.arguments import int64_of, integer
+from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureValueError, MissingDependencyError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.formats import example
 from beam_datasets.formats.columns import parse_lists
 from beam_datasets.formats.example import Buffer, Kind
+from beam_datasets.formats.proto_json import parse_int64
 from beam_datasets.native import core
 
 E = TypeVar("E", bound=Enum)
@@ -790,28 +791,11 @@ def shape_from_json(shape: Any) -> Shape:
     lengths = shape.get("dimensions", []) if isinstance(shape, dict) else shape or []
     if not isinstance(lengths, list):
         raise ValueError(f"expected a list of dimensions, got {lengths!r:.100}")
-    numbers = map(int_from_json, lengths)
+    numbers = map(parse_int64, lengths)
     parsed_shape = tuple(None if number is None or number < 0 else number for number in numbers)
     if math.prod(filter(None, parsed_shape)) > _MAX_SIZE or len(parsed_shape) > _MAX_RANK:
         raise ValueError(f"expected a shape of at most {_MAX_RANK} dimensions and 2**56 values, got {lengths!r:.200}")
     return parsed_shape
-
-
-def int_from_json(value: Any) -> int | None:
-    """Returns the 64-bit integer of a JSON number or string; None for None.
-
-    >>> int_from_json("-1"), int_from_json(3.0), int_from_json(None)
-    (-1, 3, None)
-
-    Raises:
-        ValueError: the value is not an integer of 64 bits.
-    """
-    if value is None:
-        return None
-    number = int64_of(value)
-    if number is None:
-        raise ValueError(f"expected an integer of 64 bits, got {value!r:.100}")
-    return number
 
 
 def num_values(shape: Shape) -> int | None:

@@ -23,12 +23,12 @@ from beam_datasets.features.base import (
     Json,
     RowsEncode,
     Shape,
-    int_from_json,
     to_names,
 )
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
+from beam_datasets.formats.proto_json import parse_int64
 
 
 @names_foreign_constructor_arguments
@@ -211,7 +211,7 @@ class ClassLabel(Leaf):
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> ClassLabel:
         """Returns the ClassLabel of `content`, the second value of `content_json`, without names."""
-        return cls(num_classes=int_from_json(content.get("numClasses")))
+        return cls(num_classes=parse_int64(content.get("numClasses")))
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns {'<prefix>.labels.txt': the names, one per line}; {} if the classes have no names."""

@@ -33,6 +33,7 @@ from beam_datasets.features.sequence import Dataset, Sequence
 from beam_datasets.features.tensor import Scalar, Tensor, Text
 from beam_datasets.features.translation import Translation, TranslationVariableLanguages
 from beam_datasets.formats.example import parse_feature
+from beam_datasets.formats.proto_json import to_camel_case
 
 _CONNECTORS: tuple[type[FeatureConnector], ...] = (
     *(Audio, BBoxFeature, ClassLabel, Dataset, FeaturesDict, Image, LabeledImage, Scalar, Sequence, Tensor, Text),
@@ -126,13 +127,7 @@ def _to_camel_keys(content: Json) -> Json:
     >>> _to_camel_keys({"num_classes": "3"})
     {'numClasses': '3'}
     """
-    return {_to_camel(key) if "_" in key else key: value for key, value in content.items()}
-
-
-def _to_camel(key: str) -> str:
-    """Returns a key in camelCase: "numClasses" for "num_classes"."""
-    first, *other_words = key.split("_")
-    return first + "".join(map(str.capitalize, other_words))
+    return {to_camel_case(key): value for key, value in content.items()}
 
 
 @dataclass(frozen=True, repr=False)

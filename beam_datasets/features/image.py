@@ -26,7 +26,6 @@ from beam_datasets.features.base import (
     Shape,
     drop_unset,
     dtype_name,
-    int_from_json,
     num_values,
     shape_from_json,
     shape_to_json,
@@ -39,6 +38,7 @@ from beam_datasets.features.numbers import check_shape, check_unmasked, iter_con
 from beam_datasets.features.raw import build_empty_items, library_recorder, one_value_codec, stack_items
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.formats.proto_json import parse_int64
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake.image_formats import ImageHeader
 from beam_datasets.intake.images import check_image
@@ -362,7 +362,7 @@ class LabeledImage(Image):
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> LabeledImage:
         """Returns the LabeledImage of `content`, the second value of `content_json`, without names."""
-        count = int_from_json(content.get("label", {}).get("numClasses", content.get("labels")))
+        count = parse_int64(content.get("label", {}).get("numClasses", content.get("labels")))
         return cls(**image_arguments(content), labels=count or None)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:

@@ -25,7 +25,6 @@ from beam_datasets.features.base import (
     Lists,
     RowsEncode,
     dtype_of,
-    int_from_json,
     shape_of,
     to_feature,
     to_numpy,
@@ -33,6 +32,7 @@ from beam_datasets.features.base import (
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.formats.example import record
+from beam_datasets.formats.proto_json import parse_int64
 
 _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
 """Iterable types that are not sequences of items. The order of a set of texts differs from process to process."""
@@ -227,7 +227,7 @@ class Sequence(FeatureConnector):
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> Sequence:
         """Returns the Sequence of `content`, the second value of `content_json`."""
-        length = int_from_json(content.get("length", 0))
+        length = parse_int64(content.get("length", 0))
         return cls(from_json(content["feature"]), None if length is None or length < 0 else length)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:

@@ -27,7 +27,6 @@ from beam_datasets.features.base import (
     TensorInfo,
     drop_unset,
     dtype_name,
-    int_from_json,
     is_dtype,
     shape_from_json,
     shape_to_json,
@@ -47,6 +46,7 @@ from beam_datasets.features.numbers import (
     shape_fits,
 )
 from beam_datasets.features.wrapped import Wrapped
+from beam_datasets.formats.proto_json import parse_int64
 
 
 class Encoding(Enum):
@@ -382,8 +382,8 @@ def _parse_options(content: Json) -> dict[str, Any]:
     """Returns the optional arguments of `Tensor` and `Scalar` from their content in features.json."""
     return {
         "encoding": content.get("encoding") or Encoding.NONE,
-        "minimum": int_from_json(content.get("minimum")),
-        "maximum": int_from_json(content.get("maximum")),
+        "minimum": parse_int64(content.get("minimum")),
+        "maximum": parse_int64(content.get("maximum")),
         "optional": bool(content.get("optional", False)),
     }
 

@@ -77,8 +77,8 @@ from beam_datasets.generate.options import BuildOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.metadata.keys import hash_key
-from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, parse_options, several, share_of
 

@@ -122,7 +122,7 @@ class Index:
 
     @property
     def unsorted(self) -> bool:
-        """Whether the keys do not ascend: the shard has examples of several stretches, see `metadata.manifest`."""
+        """Whether the keys do not ascend: the shard has examples of several stretches, see `metadata.lineage`."""
         return self._unsorted
 
     @property

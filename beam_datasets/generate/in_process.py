@@ -33,7 +33,7 @@ from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_toge
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.manifest import Inputs
+    from beam_datasets.metadata.inputs import Inputs
 
 BLOCK_SIZE = 16 << 20
 _HISTOGRAMS_MERGED = 64  # together

@@ -17,7 +17,7 @@ from beam_datasets.metadata import shards as shard_rules
 if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.units import SourceUnits
-    from beam_datasets.metadata.manifest import Inputs
+    from beam_datasets.metadata.inputs import Inputs
 
 MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
 

@@ -49,7 +49,8 @@ from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.generate.units import ShardRecords
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
-from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c

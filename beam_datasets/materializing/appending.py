@@ -52,8 +52,9 @@ from beam_datasets.materializing.selection import (
     select_splits,
 )
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
 from beam_datasets.metadata.keys import Key, key_bytes
-from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, KeyRule, Lineage, SplitLineage
+from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr

@@ -17,7 +17,7 @@ from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoun
 from beam_datasets.generate import runs
 from beam_datasets.materializing.plan import described
 from beam_datasets.metadata.info import INFO_FILE
-from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory

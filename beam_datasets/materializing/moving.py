@@ -17,9 +17,9 @@ from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.materializing.selection import RowKeys, SortedRun
-from beam_datasets.metadata.info import value_at
 from beam_datasets.metadata.keys import Key
-from beam_datasets.metadata.manifest import KeyRule
+from beam_datasets.metadata.lineage import KeyRule
+from beam_datasets.metadata.supervised_keys import value_at
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.opening import ReadOnlyBuilder
 

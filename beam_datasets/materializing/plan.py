@@ -56,10 +56,11 @@ from beam_datasets.materializing.selection import (
     select_splits,
 )
 from beam_datasets.materializing.where import Where
-from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo, names_in
-from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, SplitLineage
+from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.lineage import Ascent, Lineage, SourceDataset, SplitLineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
+from beam_datasets.metadata.supervised_keys import names_in
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory

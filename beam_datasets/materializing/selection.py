@@ -23,7 +23,7 @@ from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitE
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
 from beam_datasets.metadata.keys import Key
-from beam_datasets.metadata.manifest import Ascent, KeyRule, Read, SplitLineage, between
+from beam_datasets.metadata.lineage import Ascent, KeyRule, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd

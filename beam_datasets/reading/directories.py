@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
 from beam_datasets.features.trees import find_difference
-from beam_datasets.metadata.manifest import Ascent
+from beam_datasets.metadata.lineage import Ascent
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.records.shards import ShardPool

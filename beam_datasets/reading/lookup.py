@@ -11,7 +11,7 @@ from beam_datasets.errors import InvalidKeyError, MetadataError
 
 if TYPE_CHECKING:
     from beam_datasets.formats.index import Index
-    from beam_datasets.metadata.manifest import KeyRule
+    from beam_datasets.metadata.lineage import KeyRule
     from beam_datasets.metadata.shards import FileInstructions
     from beam_datasets.reading.records.source import Source
 

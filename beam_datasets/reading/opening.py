@@ -24,10 +24,12 @@ from beam_datasets.errors import (
     without_passwords,
 )
 from beam_datasets.features.decode import with_str
-from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict, check_supervised_keys
-from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
+from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
+from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
+from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
+from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset

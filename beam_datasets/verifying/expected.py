@@ -19,7 +19,8 @@ from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
-from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
+from beam_datasets.metadata.lineage import Lineage
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 

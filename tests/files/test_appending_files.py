@@ -38,7 +38,7 @@ from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
-from beam_datasets.metadata.manifest import Inputs
+from beam_datasets.metadata.inputs import Inputs
 from tests.files.days import csv, rows_of
 from tests.published import build
 

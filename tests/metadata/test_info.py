@@ -103,7 +103,7 @@ def test_code_wins_over_what_was_published():
     assert info.splits == published.splits
     assert info.data_dir == "/d/spec_three/1.2.3"
     other = published.replace(version=Version("2.0.0"), data_dir="/x")
-    with pytest.raises(MetadataError, match=r"/x holds spec_three:2\.0\.0, but the code is spec_three:1\.2\.3"):
+    with pytest.raises(MetadataError, match=r"/x contains spec_three:2\.0\.0, but the code is spec_three:1\.2\.3"):
         info.with_published(other)
 
 

@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import InvalidKeyError, MetadataError
 from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_keys
-from beam_datasets.metadata.manifest import (
-    FORMAT_VERSION,
-    Ascent,
-    KeyRule,
-    Lineage,
-    Manifest,
-    Read,
-    ShardColumns,
-    SourceDataset,
-    SplitLineage,
-    between,
-)
+from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, Read, SourceDataset, SplitLineage, between
+from beam_datasets.metadata.manifest import FORMAT_VERSION, Manifest, ShardColumns
 
 TRAIN = ShardColumns([2, 3], [20, 30], [52, 78], [0, 0xFFFFFFFF], [1, 0xABCDEF])
 MANIFEST = Manifest(

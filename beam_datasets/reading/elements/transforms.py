@@ -27,7 +27,7 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.features.trees import iter_nested_features, record_name
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.info import names_in, value_at
+from beam_datasets.metadata.supervised_keys import names_in, value_at
 from beam_datasets.reading.blocks import Items, regroup
 from beam_datasets.reading.elements.executor import (
     TASK_BYTES,

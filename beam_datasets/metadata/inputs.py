@@ -1,0 +1,90 @@
+"""inputs.json: the files from which a version was built, so that `append --from` finds the new ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeAlias
+
+from beam_datasets.errors import InputError
+from beam_datasets.metadata.split_by import meaning_of
+
+INPUTS_FILE = "inputs.json"
+Stamp: TypeAlias = "tuple[int, float]"
+"""A file's size in bytes, and the time of its last change in seconds since the epoch."""
+
+
+def _dotted_options(options: str | None) -> str:
+    """Returns options with dots in the names of fields of objects, where older versions wrote slashes; '' for None."""
+    return (options or "").replace("/", ".")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files from which a version was built, and their columns.
+
+    Attributes:
+        files: name of a file -> (size, time of the last change).
+        columns: name of a column -> its type, as in the argument `features` of a builder of files.
+        key: the option for the keys of rows, such as '--key id'; '' for none, None if it is unknown.
+        splits: the options for the splits of rows; '' if the files determine them, None if they are unknown.
+        checksums: name of a file -> its checksum, such as `crc32c:9a71bb4c`; without unknown ones.
+    """
+
+    files: Mapping[str, Stamp] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    splits: str | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    def with_files(self, other: Inputs) -> Inputs:
+        """Returns these inputs and the files of `other`, which replace files of the same name."""
+        other_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
+        return replace(self, files={**self.files, **other.files}, checksums={**other_checksums, **other.checksums})
+
+    def check_options(self, other: Inputs) -> None:
+        """Checks that rows of `other` get their keys and splits by the same options, as far as these are known.
+
+        Raises:
+            InputError: the options differ.
+        """
+        is_key_other = None not in (self.key, other.key) and _dotted_options(self.key) != _dotted_options(other.key)
+        are_splits_known = None not in (self.splits, other.splits)
+        if is_key_other or (
+            are_splits_known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
+        ):
+            raise InputError(
+                expected=f"the options by which the published version was built, {self._options}",
+                got=str(other._options),
+                advice=(
+                    "Give the same ones, or examples are doubled or move to another split; to change them, "
+                    "build a new version of all files."
+                ),
+            )
+
+    @property
+    def _options(self) -> str:
+        """The options for keys and splits as text; "none" if there are none."""
+        return " ".join(filter(None, (self.key, self.splits))) or "none"
+
+    def to_text(self) -> str:
+        """Returns the text of inputs.json."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Inputs | None:
+        """Parses an inputs.json; returns None if it is damaged.
+
+        >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
+        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None, checksums={})
+        """
+        try:
+            content = json.loads(text)
+            files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
+            key, splits = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
+            columns = {name: str(spec) for name, spec in content["columns"].items()}
+            checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # older: none
+            return cls(files, columns, key, splits, checksums)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
