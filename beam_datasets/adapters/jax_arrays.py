@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,9 @@ import numpy as np
 from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureOverflowError
 from beam_datasets.extras import Self, framework
-from beam_datasets.reading.index.transforms import ENDLESS, Batches, Shared
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.index.division import Share
     from beam_datasets.reading.iterator import DatasetIterator
 
 
@@ -127,25 +124,13 @@ def _check_parts(dataset: Dataset) -> bool:
     Raises:
         ValueError: the parts of the workers differ in length, so their last arrays would differ in shape.
     """
-    operation: Any = dataset._operation
-    while operation is not None and not isinstance(operation, Shared):
-        operation = getattr(operation, "child", None)
-    if operation is None:
-        return False
-    lengths = [replace(operation.share, worker_index=i).count(operation.num_shared) for i in _ends(operation.share)]
-    if isinstance(dataset._operation, Batches) and dataset._operation.drop_remainder:
-        lengths = [length // dataset._operation.size for length in lengths]
-    if lengths[0] != lengths[1] and dataset._operation.length != ENDLESS:
+    lengths = dataset._lengths_of_parts()
+    if lengths is not None and lengths[0] != lengths[1]:
         raise ValueError(
             f"as_jax(device=...): expected parts of one length for all processes, got {lengths[0]} and {lengths[1]} "
             "items. Give shard() even='drop' or even='pad'."
         )
-    return True
-
-
-def _ends(share: Share) -> tuple[int, int]:
-    """Returns the workers with the most and with the fewest positions."""
-    return 0, share.worker_count - 1
+    return lengths is not None
 
 
 def _describe_unput(path: str, value: Any, sharding: Any, is_different: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -282,6 +283,25 @@ class Dataset(ReadPlan, Frameworks):
             size *= operation.size if isinstance(operation, Batches) else 1
             operation = operation.child
         return size
+
+    def _lengths_of_parts(self) -> tuple[int, int] | None:
+        """Returns the lengths of the longest and the shortest part of `shard()`; None if it was not called.
+
+        They are numbers of examples, or of batches that `drop_remainder` keeps. Parts of an endless dataset have one
+        length.
+        """
+        operation: Any = self._operation
+        while not isinstance(operation, Shared):
+            operation = getattr(operation, "child", None)
+            if operation is None:
+                return None
+        shortest = replace(operation.share, worker_index=operation.share.worker_count - 1)
+        counts = replace(shortest, worker_index=0).count(operation.num_shared), shortest.count(operation.num_shared)
+        if self._operation.length == ENDLESS:
+            return ENDLESS, ENDLESS
+        if isinstance(self._operation, Batches) and self._operation.drop_remainder:
+            return counts[0] // self._operation.size, counts[1] // self._operation.size
+        return counts
 
     @names_foreign_arguments("batch")
     def padded_batch(
