@@ -28,6 +28,7 @@ from beam_datasets.features.features_dict import join
 from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
 from beam_datasets.features.stored_files import to_column_features
 from beam_datasets.formats.example import filter_entries
+from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake.sound_layout import ending_of_sound
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.native import crc32c
@@ -400,12 +401,7 @@ def _npy(array: Any) -> bytes:
     return out.getvalue()
 
 
-_SIGNATURES = (
-    (b"\x89PNG\r\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-)
+_IMAGE_ENDINGS = {formats.PNG: "png", formats.JPEG: "jpg", formats.GIF: "gif", formats.BMP: "bmp", formats.WEBP: "webp"}
 
 
 def ending_of(content: bytes) -> str:
@@ -414,10 +410,7 @@ def ending_of(content: bytes) -> str:
     >>> ending_of(b"\xff\xd8\xff\xe0..."), ending_of(b"RIFF....WAVEfmt "), ending_of(b"?")
     ('jpg', 'wav', 'bin')
     """
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "webp"
-    image_ending = next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "")
-    return image_ending or ending_of_sound(content[:12]) or "bin"
+    return _IMAGE_ENDINGS.get(formats.format_of(content)) or ending_of_sound(content[:12]) or "bin"
 
 
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group

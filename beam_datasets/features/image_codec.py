@@ -23,8 +23,8 @@ from beam_datasets.intake import jpeg
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.images import check_size
 from beam_datasets.intake.pictures import deep_pixels, open_by_pillow, pixels_of
+from beam_datasets.intake.signatures import JPEG_PREFIX, PNG_PREFIX
 
-_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _PNG_END, _JPEG_END = b"\0\0\0\0IEND\xaeB`\x82", b"\xff\xd9"
 _PNG_HEADER = struct.Struct(">16xIIB")  # width, height, bits of a channel
 _MAX_EXPANSION = 1032  # bytes that deflate can make of one
@@ -131,9 +131,9 @@ def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
     """
     codecs = _import_imagecodecs()
     try:
-        if data[:8] == _PNG:
+        if data[:8] == PNG_PREFIX:
             return data.endswith(_PNG_END) and codecs.png_decode(data, out=pixels) is pixels
-        if data[:3] == _JPEG and data.endswith(_JPEG_END):
+        if data[:3] == JPEG_PREFIX and data.endswith(_JPEG_END):
             space = "GRAYSCALE" if pixels.ndim == 2 else "RGB"
             return codecs.jpeg8_decode(data, outcolorspace=space, out=pixels) is pixels
     except (ValueError, RuntimeError):  # of another form, or damaged: `decoder` reports it
@@ -148,10 +148,10 @@ def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
         data: the content of the file. The colours of a palette are resolved.
         gray: whether a JPEG in colour is decoded to its luminance only.
     """
-    if data[:8] == _PNG:
+    if data[:8] == PNG_PREFIX:
         pixels = _decode_png(data)
         bits = 8 * pixels.itemsize
-    elif data[:3] == _JPEG and data.endswith(_JPEG_END):
+    elif data[:3] == JPEG_PREFIX and data.endswith(_JPEG_END):
         pixels, bits = _decode_jpeg(data, gray=gray)
     else:
         pixels, bits = _decode_by_pillow(data, gray=gray)
@@ -194,9 +194,9 @@ def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
 
 def _is_truncated(data: bytes) -> bool:
     """Returns whether a PNG or JPEG file lacks its end marker; False for other formats."""
-    if data[:8] == _PNG:
+    if data[:8] == PNG_PREFIX:
         return not data.endswith(_PNG_END) and _PNG_END not in data
-    return data[:3] == _JPEG and _JPEG_END not in data[-2:]
+    return data[:3] == JPEG_PREFIX and _JPEG_END not in data[-2:]
 
 
 def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
@@ -242,10 +242,10 @@ def _convert_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: 
     if pixels.dtype == dtype:
         return pixels
     if dtype == np.uint8:
-        if data[:3] == _JPEG:
+        if data[:3] == JPEG_PREFIX:
             raise ValueError(f"it has {bits} bits a channel, which a feature with dtype=np.uint16 keeps")
         return (pixels >> (bits - 8)).astype(np.uint8)
-    return pixels.astype(dtype) * (257 if data[:8] == _PNG else 256)
+    return pixels.astype(dtype) * (257 if data[:8] == PNG_PREFIX else 256)
 
 
 def convert_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:

@@ -36,6 +36,7 @@ from beam_datasets.intake.examples import (
     record_blocks,
     regularity_checker,
 )
+from beam_datasets.intake.signatures import JPEG_PREFIX, PNG_PREFIX
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -140,7 +141,7 @@ class Tfrecord(RowsBuilder):
 
 
 _LEAVE_OUT = "Leave the file out of --pattern or --split, or write it again"
-_IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+_IMAGES = (PNG_PREFIX, JPEG_PREFIX)
 
 
 @dataclass

@@ -10,31 +10,12 @@ import re
 
 from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
 from beam_datasets.intake.image_formats import HTML, format_of
+from beam_datasets.intake.signatures import ARCHIVE, AS_CSV, POINTER, signature_of
 
 HEAD_BYTES = 1 << 12  # bytes at the beginning of a file that `other_content` needs
 
-_AS_PARQUET = "Write it as Parquet"
-_AS_CSV = "Save it as CSV"
-_LFS = b"version https://git-lfs.github.com/spec/"
+_MAX_POINTER = 1024  # bytes; a longer file is a text about Git LFS
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_SIGNATURES = {  # first bytes -> (description, what to do)
-    b"PAR1": ("a Parquet file", "Build it as one: `beam-datasets build parquet`"),
-    b"ARROW1\0\0": ("an Arrow IPC file (Feather)", _AS_PARQUET),
-    b"FEA1": ("a Feather file", _AS_PARQUET),
-    b"ORC": ("an ORC file", _AS_PARQUET),
-    b"Obj\x01": ("an Avro file", _AS_PARQUET),
-    b"SQLite format 3\0": ("an SQLite database", "Write its tables as CSV or Parquet"),
-    b"\x93NUMPY": ("a NumPy array", _AS_PARQUET),
-    b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _AS_PARQUET),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an Excel or other Office document", _AS_CSV),
-    b"\x89PNG\r\n\x1a\n": ("a PNG image", "Build images by their folders: `beam-datasets build image_folder`"),
-    b"\xff\xd8\xff": ("a JPEG image", "Build images by their folders: `beam-datasets build image_folder`"),
-}
-_ARCHIVES = {
-    b"PK\x03\x04": "a zip archive",
-    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
-    b"Rar!\x1a\x07": "a RAR archive",
-}
 _OFFICE = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetypeapplication/vnd.oasis")
 _JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
 _DELIMITERS = ",\t;|"
@@ -53,21 +34,18 @@ def other_content(head: bytes) -> str:
     >>> other_content(b"PAR1\x15\x04"), other_content(b"PAR1,x")
     ('a Parquet file. Build it as one: `beam-datasets build parquet`', '')
     """
-    if head.startswith(_LFS) and len(head) < 1024:
-        return "a Git LFS pointer instead of the file. Get the file: `git lfs pull`"
-    archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), "")
-    if archive and head[30:].startswith(_OFFICE):
-        return f"an Excel or other Office document. {_AS_CSV}"
-    if archive:
-        return f"{archive}. Unpack it, and give the files in it"
-    for magic, (name, way) in _SIGNATURES.items():
-        if head.startswith(magic) and (_CONTROL.search(head, 0, 64) or not magic.isascii()):
-            return f"{name}. {way}"
+    signature = signature_of(head)
+    if signature and signature.kind == POINTER and len(head) < _MAX_POINTER:
+        return f"{signature.name}. Get the file: `git lfs pull`"
+    if signature and signature.kind == ARCHIVE and head[30:].startswith(_OFFICE):
+        return f"an Excel or other Office document. {AS_CSV}"
+    if signature and signature.advice and (_CONTROL.search(head, 0, 64) or not signature.prefix.isascii()):
+        return f"{signature.description}. {signature.advice}"
     if len(head) > HEADER.size and not find_signature_problem(head):
         return "a TFRecord file. Build it as one: `beam-datasets build tfrecord`"
     if _ARROW_STREAM.match(head):
-        return f"an Arrow IPC stream. {_AS_PARQUET}"
-    return f"a Python pickle. {_AS_PARQUET}" if _PICKLE.match(head) else ""
+        return "an Arrow IPC stream. Write it as Parquet"
+    return "a Python pickle. Write it as Parquet" if _PICKLE.match(head) else ""
 
 
 def text_format(head: bytes) -> str:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from beam_datasets.errors import InputError
+from beam_datasets.intake.signatures import signature_of
 
 PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "PPM"
 HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
@@ -14,73 +15,6 @@ HTML = "an HTML page"
 READABLE = (PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM)
 """Formats whose files a dataset stores unchanged; images of other formats are stored as pixels."""
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PREFIXES = {
-    b"\xff\xd8\xff\xf7": "JPEG-LS",
-    b"GIF87a": GIF,
-    b"GIF89a": GIF,
-    b"BM": BMP,
-    b"II\xbc\x01": "JPEG XR",
-    b"II*\0\x10\0\0\0CR": "a Canon raw file (CR2)",
-    b"IIRO": "an Olympus raw file (ORF)",
-    b"IIRS": "an Olympus raw file (ORF)",
-    b"MMOR": "an Olympus raw file (ORF)",
-    b"IIU\0": "a Panasonic raw file (RW2)",
-    b"FUJIFILMCCD-RAW": "a Fujifilm raw file (RAF)",
-    b"FOVb": "a Sigma raw file (X3F)",
-    b"II*\0": TIFF,
-    b"MM\0*": TIFF,
-    b"II+\0": TIFF,
-    b"MM\0+": TIFF,
-    b"\xff\x0a": JPEG_XL,
-    b"\0\0\0\x0cJXL \r\n\x87\n": JPEG_XL,
-    b"\0\0\0\x0cjP  \r\n\x87\n": JPEG_2000,
-    b"\xff\x4f\xff\x51": JPEG_2000,
-    b"icns": "ICNS",
-    b"DDS ": "DDS",
-    b"P7\n": "PAM",
-    b"8BPS": "PSD",
-    b"gimp xcf": "XCF",
-    b"qoif": "QOI",
-    b"\x01\xda": "SGI",
-    b"\x59\xa6\x6a\x95": "SUN",
-    b"\x76\x2f\x31\x01": "OpenEXR",
-    b"#?RADIANCE": "Radiance HDR",
-    b"#?RGBE": "Radiance HDR",
-    b"SIMPLE  =": "FITS",
-    b"BPG\xfb": "BPG",
-    b"FLIF": "FLIF",
-    b"farbfeld": "farbfeld",
-    b"\x8aMNG": "MNG",
-    b"\x8bJNG": "JNG",
-    b"AT&TFORM": "DjVu",
-    b"\xabKTX": "KTX",
-    b"\xd7\xcd\xc6\x9a": "WMF",
-    b"%!PS": "PostScript",
-    b"\xc5\xd0\xd3\xc6": "PostScript",
-    b"/* XPM */": "XPM",
-    b"BLP1": "BLP",
-    b"BLP2": "BLP",
-    b"FTEX": "FTEX",
-    b"\xb1\x68\xde\x3a": "DCX",
-    b"DanM": "MSP",
-    b"\x4cinS": "MSP",
-    b"Image type: ": "IM",
-    b"P7 332": "XV thumbnail",
-    b"GRIB": "GRIB",
-    b"BUFR": "BUFR",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of OLE (FlashPix, Microsoft Office)",
-    b"%PDF": "PDF",
-    b"\x93NUMPY": "a NumPy array",
-    b"\x89HDF": "HDF5",
-    b"PK\x03\x04": "a zip archive",
-    b"\x1f\x8b": "a gzip file",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"ID3": "MP3",
-    b"OggS": "Ogg",
-    b"version https://git-lfs": "a Git LFS pointer instead of the file (git lfs pull fetches it)",
-}
-_PREFIX_LENGTHS = sorted({len(prefix) for prefix in _PREFIXES}, reverse=True)
 _BRANDS = {  # brand of a file of the ISO base media format -> name
     b"avif": AVIF,
     b"avis": AVIF,
@@ -142,14 +76,8 @@ def format_of(data: bytes) -> str:
     >>> [format_of(each) for each in (b"GIF89a", b"RIFF....WEBPVP8 ", b"P5 2 2 255 ....", b"%PDF-1.7", b"text", b"")]
     ['GIF', 'WebP', 'PPM', 'PDF', '', '']
     """
-    if data[:8] == _PNG_SIGNATURE:
-        return PNG
-    if data[:3] == b"\xff\xd8\xff" and data[3:4] != b"\xf7":
-        return JPEG
-    for length in _PREFIX_LENGTHS:
-        name = _PREFIXES.get(data[:length], "")
-        if name:
-            return name
+    if signature := signature_of(data):
+        return signature.name
     if data[:4] in _ICONS and data[4:6] != b"\0\0":
         return _ICONS[data[:4]]
     if data[:4] == b"RIFF":

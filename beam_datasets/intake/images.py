@@ -13,9 +13,11 @@ from collections.abc import Callable
 from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import jpeg, limits, png, tiff
+from beam_datasets.intake.contents import HEAD_BYTES, other_content
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
 from beam_datasets.intake.limits import check_num_elements
 from beam_datasets.intake.png import chunk_name
+from beam_datasets.intake.signatures import IMAGE, signature_of
 
 _TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # first bytes of blocks of GIF
 
@@ -52,6 +54,10 @@ def image_problem(data: bytes, expected: str = "", advice: str = "convert it to 
     """
     if not data:
         return "expected an image, got an empty file"
+    signature = signature_of(data)
+    is_image = signature is not None and signature.kind == IMAGE
+    if not is_image and (other := other_content(data[:HEAD_BYTES])):
+        return f"expected {expected or 'an image'}, got {other}"
     if kind := format_of(data):
         return f"expected {expected or 'an image that can be decoded exactly'}, got {kind}; {advice}"
     return f"not an image (it begins with {data[:12]!r})"

@@ -22,14 +22,14 @@ from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
 from beam_datasets.intake.limits import MAX_LIST, check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 
 MAX_BATCH = 1024  # rows that are in memory at once
 MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
 _VALUE_BYTES = 8  # of a value in memory, about
-_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
-_OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
+_ENCRYPTED_MAGIC = b"PARE"
 _DAMAGED = "The file is damaged; write it again"
 
 # Before these versions, statistics of types without a sign were wrong (PARQUET-686), and those of bytes (PARQUET-251).
@@ -407,7 +407,7 @@ def _without_arrow_types(stream: Any) -> Any:
     import pyarrow.parquet as pq
 
     footer = _footer_of(stream).replace(b"ARROW:schema", b"ARROW.schema")
-    alone = b"".join((_MAGIC, footer, struct.pack("<I", len(footer)), _MAGIC))
+    alone = b"".join((PARQUET_PREFIX, footer, struct.pack("<I", len(footer)), PARQUET_PREFIX))
     return _open_parquet(pq, stream, metadata=pq.read_metadata(io.BytesIO(alone)))
 
 
@@ -484,13 +484,14 @@ def _problem(stream: Any, path: str, error: Exception) -> str:
         return "it is empty"
     if _ENCRYPTED_MAGIC in (head[:4], tail):
         return "it is encrypted; write it without encryption"
-    if head.startswith(_MAGIC) and tail != _MAGIC:
-        return f"it ends with {tail!r} instead of {_MAGIC!r}, so its end is missing; get it again"
-    other = next((kind for magic, kind in _OTHER_MAGIC.items() if head.startswith(magic)), None)
-    if other is None and tail != _MAGIC and (codec := codec_of_content(head)) is not None:
-        other = f"compressed by {codec.name}"
-    if other:
-        return f"it is {other}; write it as Parquet"
-    if not head.startswith(_MAGIC) and (other := other_content(head) or text_format(head)):
+    if head.startswith(PARQUET_PREFIX) and tail != PARQUET_PREFIX:
+        return f"it ends with {tail!r} instead of {PARQUET_PREFIX!r}, so its end is missing; get it again"
+    if head.startswith(PARQUET_PREFIX):
+        return reason(error)
+    if other := other_content(head):
+        return f"it is {other}"
+    if tail != PARQUET_PREFIX and (codec := codec_of_content(head)) is not None:
+        return f"it is compressed by {codec.name}; decompress it"
+    if other := text_format(head):
         return f"it is {other}"
     return reason(error)

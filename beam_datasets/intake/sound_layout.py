@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
+from beam_datasets.intake.signatures import SOUND, signature_of
 
 KINDS = ("WAV", "FLAC", "OGG", "MP3", "AIFF")
 CONVERT = "Convert it first, such as by `ffmpeg -i FILE new.flac`"
@@ -87,30 +88,13 @@ def layout_of(data: bytes) -> Layout:
         raise InputError(expected="a whole header", got=f"a file of {len(data):,} bytes", advice=GET_AGAIN) from None
 
 
-_OTHER_FORMATS = {  # first bytes -> name
-    b".snd": "an AU file",
-    b"caff": "a CAF file",
-    b"NIST": "a NIST SPHERE file",
-    b"wvpk": "a WavPack file",
-    b"MAC ": "a Monkey's Audio file",
-    b"#!AM": "an AMR file",
-    b"0&\xb2u": "a Windows Media file",
-    b"BW64": "a BW64 file",
-    b"\x1aE\xdf\xa3": "a Matroska or WebM file",
-    b"\xff\xf1": "an AAC file",
-    b"\xff\xf9": "an AAC file",
-}
-
-
 def _unknown_sound_problem(data: bytes, head: bytes) -> str:
     """Returns the error text for content that is not a sound of a format in KINDS."""
     if not data:
         return "expected a sound, got an empty file. Leave it out"
-    description = (
-        _OTHER_FORMATS.get(head[:4])
-        or _OTHER_FORMATS.get(head[:2])
-        or ("an MPEG-4 file (such as AAC)" if head[4:8] == b"ftyp" else "")
-    )
+    signature = signature_of(head)
+    description = signature.name if signature and signature.kind == SOUND else ""
+    description = description or ("an MPEG-4 file (such as AAC)" if head[4:8] == b"ftyp" else "")
     other = "" if description else other_content(data[:HEAD_BYTES])
     if other:
         return f"expected a sound, got {other}"

@@ -25,6 +25,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.extras import importing_beam, needs
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
 from beam_datasets.intake.errors import foreign_errors, reason
+from beam_datasets.intake.signatures import BZIP2_PREFIX, GZIP_PREFIX, XZ_PREFIX, ZSTD_PREFIX
 
 BUFFER_SIZE = 1 << 20
 MAX_LINE = 1 << 27  # bytes
@@ -93,12 +94,12 @@ def _zstd_decompressor() -> Any:
 
 
 _LZMA = partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, _MAX_LZMA_MEMORY)
-GZIP = Codec("gzip", (".gz",), b"\x1f\x8b", _READ_SIZE, _zlib_blocks, partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
+GZIP = Codec("gzip", (".gz",), GZIP_PREFIX, _READ_SIZE, _zlib_blocks, partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
 ZLIB = Codec("zlib", (".deflate", ".zlib"), b"", _READ_SIZE, _zlib_blocks, zlib.decompressobj)
-BZIP2 = Codec("bzip2", (".bz2",), b"BZh", _READ_SIZE, _bz2_or_lzma_blocks, bz2.BZ2Decompressor)
-XZ = Codec("xz", (".xz",), b"\xfd7zXZ\x00", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
+BZIP2 = Codec("bzip2", (".bz2",), BZIP2_PREFIX, _READ_SIZE, _bz2_or_lzma_blocks, bz2.BZ2Decompressor)
+XZ = Codec("xz", (".xz",), XZ_PREFIX, _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
 LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
-ZSTD = Codec("zstd", (".zst", ".zstd"), b"\x28\xb5\x2f\xfd", _ZSTD_READ_SIZE, _zstd_blocks, _zstd_decompressor)
+ZSTD = Codec("zstd", (".zst", ".zstd"), ZSTD_PREFIX, _ZSTD_READ_SIZE, _zstd_blocks, _zstd_decompressor)
 CODECS = (GZIP, BZIP2, XZ, LZMA, ZSTD, ZLIB)
 COMPRESSED = tuple(suffix for codec in CODECS for suffix in codec.suffixes)
 

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import sqlite3
 import zipfile
 
@@ -15,10 +16,14 @@ from pyarrow import feather, orc
 
 from beam_datasets.errors import InputError
 from beam_datasets.formats.tfrecord import frame
+from beam_datasets.intake import signatures
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.examples import open_records
-from beam_datasets.intake.sound_layout import layout_of
-from beam_datasets.intake.streams import open_text_bytes
+from beam_datasets.intake.image_formats import format_of
+from beam_datasets.intake.images import check_image
+from beam_datasets.intake.signatures import SIGNATURES, signature_of
+from beam_datasets.intake.sound_layout import KINDS, layout_of
+from beam_datasets.intake.streams import CODECS, open_text_bytes
 
 TABLE = pa.table({"id": [1, 2], "name": ["a", "b"]})
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\nsize 12345\n"
@@ -115,6 +120,29 @@ def test_formats_of_text_that_is_cut_in_a_character():
     text = ("ä,b\n" * HEAD_BYTES).encode()
     assert text_format(text[:HEAD_BYTES]) == text_format(text[: HEAD_BYTES - 5])
     assert text_format("ä,b\n".encode("latin-1") * 9) == ""
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=lambda signature: repr(signature.prefix))
+def test_a_signature_is_recognized_wherever_a_file_is_expected(signature):
+    """As text if its advice is known, as a sound, and as an image; the errors name the same format."""
+    content = signature.prefix + b"\0" * 30
+    assert signature_of(content) is signature
+    assert format_of(content) == signature.name
+    if signature.advice:
+        assert other_content(content) == f"{signature.description}. {signature.advice}"
+    if signature.kind == signatures.SOUND and signature.name not in KINDS and signature.name != "Ogg":
+        with pytest.raises(InputError, match=f"got {re.escape(signature.name)}. Convert it"):
+            layout_of(content)
+    if signature.kind in (signatures.TABLE, signatures.ARCHIVE, signatures.POINTER):
+        with pytest.raises(InputError, match=f"^expected PNG, .*, got {re.escape(other_content(content))}$"):
+            check_image(content)
+
+
+def test_signatures_are_listed_once():
+    assert len({signature.prefix for signature in SIGNATURES}) == len(SIGNATURES)
+    assert {codec.magic for codec in CODECS if codec.magic} == {
+        signature.prefix for signature in SIGNATURES if signature.kind == signatures.COMPRESSED
+    }
 
 
 def test_pointers_of_git_lfs_elsewhere(tmp_path):

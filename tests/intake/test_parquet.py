@@ -54,8 +54,11 @@ def rows_read(data, *names):
         (lambda data: b"PARE" + data[4:-4] + b"PARE", "it is encrypted; write it without encryption"),
         (lambda data: data[:-8] + b"\xff\xff\xff\x7f" + data[-4:], "smaller than"),
         (lambda data: data[:-8] + struct.pack("<I", 3) + data[-4:], "deserialize thrift"),
-        (lambda data: b"ARROW1\0\0" + data[8:-4] + b"ROW1", "it is an Arrow IPC file; write it as Parquet"),
-        (lambda data: b"\x1f\x8b\x08" + data[3:-4] + b"abcd", "it is compressed by gzip; write it as Parquet"),
+        (
+            lambda data: b"ARROW1\0\0" + data[8:-4] + b"ROW1",
+            r"it is an Arrow IPC file \(Feather\). Write it as Parquet",
+        ),
+        (lambda data: b"\x1f\x8b\x08" + data[3:-4] + b"abcd", "it is compressed by gzip; decompress it"),
         (lambda data: data.replace(b"text", b"te\xb3t"), r"the name b'te\\xb3t' of a column is not UTF-8; rename it"),
     ],
 )
