@@ -39,11 +39,11 @@ class DatasetName:
     """Parsed name of a dataset, such as `digits/small:1.*.*/rate=0.5`.
 
     Attributes:
-        name: the dataset's, in snake case.
-        config: None for the default one.
-        version: a version, a pattern or 'latest'; None for the default one.
+        name: name of the dataset, in snake case.
+        config: name of the config; None for the default config.
+        version: a version, a pattern or 'latest'; None for the default version.
         kwargs: further arguments for the builder.
-        namespace: the part before a colon in front of the name.
+        namespace: the text before a colon that precedes the name; None if there is none.
     """
 
     name: str
@@ -56,15 +56,15 @@ class DatasetName:
     def parse(cls, text: str) -> DatasetName:
         """Parses `[namespace:]name[/config][:version][/key=value,...]`.
 
-        CamelCase names become snake case; values become bool, int or float where they read as one; `config` and
-        `version` may be one of them.
+        CamelCase names are converted to snake case, and values to bool, int or float if they have its form. Config and
+        version may also be given as `config=` and `version=`.
 
         >>> DatasetName.parse("MyDigits/small:1.*.*/rate=0.5")
         DatasetName(name='my_digits', config='small', version='1.*.*', kwargs={'rate': 0.5}, namespace=None)
 
         Raises:
-            TypeError: it is not text.
-            ValueError: the text does not read so.
+            TypeError: the argument is not a str.
+            ValueError: the text has another form.
         """
         if not isinstance(text, str):
             raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
@@ -87,19 +87,19 @@ class DatasetName:
 
     @classmethod
     def parse_path(cls, text: str) -> DatasetName:
-        """Parses a name as `parse` does, or with slashes alone, as directories are called: `digits/small/1.0.0`.
+        """Parses a name as `parse` does, or the relative path of a version's directory: `digits/small/1.0.0`.
 
         >>> str(DatasetName.parse_path("digits/small/1.0.0")), str(DatasetName.parse_path("digits/1.*.*"))
         ('digits/small:1.0.0', 'digits:1.*.*')
 
         Raises:
-            ValueError: the text is neither.
+            ValueError: the text is neither a name nor such a path.
         """
         path = _PATH.fullmatch(text)
         return cls.parse(f"{path[1]}:{path[2]}" if path else text)
 
     def __str__(self) -> str:
-        """Returns the name as it is written; `parse` reads it back."""
+        """Returns the text of the name, which `parse` can read."""
         return "".join(
             [
                 f"{self.namespace}:" if self.namespace else "",
@@ -147,7 +147,7 @@ def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
 
 
 def _scalar(text: str) -> Scalar:
-    """Converts a text to bool, int or float if it reads as one; otherwise returns the text."""
+    """Converts a text to a bool, int or float if it has its form; otherwise returns the text."""
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):
@@ -159,10 +159,10 @@ def _scalar(text: str) -> Scalar:
 
 
 def check_dataset_name(name: str) -> str:
-    """Returns a dataset's own name after checking it.
+    """Checks and returns a dataset's name, without config and version.
 
     Raises:
-        ValueError: it is not a letter followed by letters, digits and underscores.
+        ValueError: the name is not a letter followed by letters, digits and underscores.
     """
     if not re.fullmatch(_DATASET, name):
         raise ValueError(f"{name!r} is not a dataset name; needed: a letter, then letters, digits or '_'.")
@@ -170,11 +170,11 @@ def check_dataset_name(name: str) -> str:
 
 
 def check_config_name(name: str) -> str:
-    """Returns a config's name after checking it.
+    """Checks and returns a config's name.
 
     Raises:
-        TypeError: it is not a str.
-        ValueError: it has other characters than letters, digits, `_`, `+`, `-` and `.`, or nothing but dots.
+        TypeError: the name is not a str.
+        ValueError: the name has other characters than letters, digits, `_`, `+`, `-` and `.`, or only dots.
     """
     if not isinstance(name, str):
         raise TypeError(f"a config is named by a str, not {name!r}.")
@@ -186,16 +186,16 @@ def check_config_name(name: str) -> str:
 
 
 def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
-    """Returns a split's name after checking it.
+    """Checks and returns a split's name.
 
     Args:
-        name: the split's.
-        reserved: for a split that is to be written, names in lower case that are not free, such as 'all'. Split
-            expressions must be able to name it, too.
+        name: the name.
+        reserved: names in lower case that the split must not have, such as 'all', if it will be written; its name must
+            then also be valid in split expressions. Empty for a split that exists already.
 
     Raises:
-        TypeError: it is not a str.
-        ValueError: it has no letter or digit, or has a path separator or a control character, or is reserved.
+        TypeError: the name is not a str.
+        ValueError: the name has no letter or digit, has a path separator or a control character, or is reserved.
     """
     if not isinstance(name, str):
         raise TypeError(f"{name!r} is not a split name; a split is named by a str.")
@@ -214,10 +214,10 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
 
 
 def check_file_name(name: str) -> str:
-    """Returns the name of a file in a dataset's directory; a MetadataError if it could be one elsewhere.
+    """Checks and returns the name of a file in a dataset's directory, which must not lead to another directory.
 
     Raises:
-        MetadataError: it is empty, '.' or '..', or has a path separator or a control character.
+        MetadataError: the name is empty, '.' or '..', or has a path separator or a control character.
     """
     if name in ("", ".", "..") or _UNSAFE_IN_A_NAME.search(name):
         raise MetadataError(
@@ -239,12 +239,12 @@ def camel_to_snake(name: str) -> str:
 
 @dataclass(frozen=True)
 class ShardFilename:
-    """Parsed name of a shard.
+    """Parsed file name of a shard.
 
     Attributes:
-        dataset: the dataset's name.
-        split: the split's name.
-        fileformat: such as 'tfrecord'.
+        dataset: name of the dataset.
+        split: name of the split.
+        fileformat: file format, such as 'tfrecord'.
         shard_index: index of the shard, from 0.
         num_shards: number of shards of the split.
     """
@@ -257,10 +257,10 @@ class ShardFilename:
 
     @classmethod
     def parse(cls, filename: str) -> ShardFilename:
-        """Parses a name such as `digits-train.tfrecord-00000-of-00004`; directories before it are ignored.
+        """Parses a name such as `digits-train.tfrecord-00000-of-00004`, or a path that ends with such a name.
 
         Raises:
-            ValueError: it is not such a name.
+            ValueError: the text has another form.
         """
         match = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
         if not match:
@@ -271,11 +271,11 @@ class ShardFilename:
 
     @classmethod
     def is_valid(cls, filename: str) -> bool:
-        """Returns whether a name, without a directory before it, is that of a shard."""
+        """Returns whether a file name, without a directory, has the form of a shard's name."""
         return _FILENAME.match(filename) is not None
 
     def __str__(self) -> str:
-        """Returns the name as it is written; `parse` reads it back."""
+        """Returns the text of the name, which `parse` can read."""
         template = FilenameTemplate(self.dataset, self.split, self.fileformat)
         return template.filename(self.shard_index, self.num_shards)
 
@@ -285,8 +285,8 @@ class FilenameTemplate:
     """Template for the names of the shards of a split.
 
     The template's variables are `{DATASET}`, `{SPLIT}`, `{FILEFORMAT}`, `{SHARD_INDEX}`, `{NUM_SHARDS}` and
-    `{SHARD_X_OF_Y}`, which is the index, `-of-` and the number. The numbers have five digits or as many as the number
-    of shards needs. The names lie in the dataset's directory or in one below it.
+    `{SHARD_X_OF_Y}`, which is the index, `-of-` and the number of shards. Numbers have five digits, or more if the
+    number of shards has more. The files are in the dataset's directory or in one below it.
 
     >>> FilenameTemplate("digits", "train").filename(3, 8)
     'digits-train.tfrecord-00003-of-00008'
@@ -325,13 +325,13 @@ class FilenameTemplate:
             )
 
     def pattern(self, num_shards: int | None = None) -> str:
-        """Returns the text whose `format(index)` is the name of a shard, relative to the dataset's directory.
+        """Returns a format string; its `format(index)` is the name of a shard, relative to the dataset's directory.
 
         >>> FilenameTemplate("digits", "train").pattern(8)
         'digits-train.tfrecord-{0:05d}-of-00008'
 
         Raises:
-            ValueError: the template needs the number of shards, and it is not given.
+            ValueError: the template contains the number of shards, and `num_shards` is None.
         """
         if num_shards is None and re.search(r"\{(NUM_SHARDS|SHARD_X_OF_Y)\}", self.template):
             raise ValueError(f"filename template {self.template!r} needs the number of shards.")
@@ -362,15 +362,15 @@ class FilenameTemplate:
         """Returns the name of a shard, relative to the dataset's directory.
 
         Raises:
-            ValueError: the template needs the number of shards, and it is not given.
+            ValueError: the template contains the number of shards, and `num_shards` is None.
         """
         return self.pattern(num_shards).format(shard_index)
 
     def filenames(self, num_shards: int) -> Filenames:
-        """Returns the names of all shards, each made when it is asked for.
+        """Returns the names of all shards; each is computed when it is accessed.
 
         Raises:
-            MetadataError: the template gives several shards the same name.
+            MetadataError: several shards would have the same name.
         """
         pattern = self.pattern(num_shards)
         if num_shards > 1 and pattern.format(0) == pattern.format(1):
@@ -380,7 +380,7 @@ class FilenameTemplate:
         return Filenames(pattern, num_shards)
 
     def spec(self, num_shards: int) -> str:
-        """Returns all the shards in one text, `@` before their number.
+        """Returns one text for all shards, with `@` and their number.
 
         >>> FilenameTemplate("digits", "train").spec(8)
         'digits-train.tfrecord@8'
@@ -390,13 +390,13 @@ class FilenameTemplate:
 
 
 def _escape(text: str) -> str:
-    """Returns a text in which `str.format` leaves braces as they are: "a{{b}}" for "a{b}"."""
+    """Doubles the braces of a text, so that `str.format` returns it unchanged: "a{{b}}" for "a{b}"."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True)
 class Filenames(Sequence[str]):
-    """The names of a split's shards in order, each made when it is asked for; it takes no memory for them.
+    """The names of a split's shards in order; each is computed when it is accessed.
 
     Attributes:
         pattern: see `FilenameTemplate.pattern`.

@@ -1,7 +1,7 @@
-"""Arithmetic of shards: their number, their ends, and the parts of shards that make up a range of examples.
+"""Arithmetic of shards: their number, their ends, and the runs of a range of examples.
 
-Integer arithmetic only, so that every machine cuts alike. The same functions serve the writer (ranks to shards) and
-the reader (slices to file instructions).
+It uses only integers, so that every machine computes the same shards. The same functions serve the writer (ranks to
+shards) and the reader (slices to file instructions).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FileInstruction:
     """A run of examples of one shard.
 
     Attributes:
-        filename: the shard.
+        filename: file name of the shard.
         skip: number of examples of the shard before the run.
         take: number of examples of the run.
         examples_in_shard: number of examples of the whole shard.
@@ -52,19 +52,19 @@ class FileInstruction:
 def choose_num_shards(
     num_examples: int, num_bytes: int, *, min_shard_size: int = MIN_SHARD_SIZE, max_shard_size: int = MAX_SHARD_SIZE
 ) -> int:
-    """Returns the number of shards of a split: the largest count that fits.
+    """Returns the number of shards of a split, as large as the sizes allow.
 
-    A count fits where no shard would be smaller than `min_shard_size` or larger than `max_shard_size`, and no shard
-    empty. Among those that fit it is the largest power of two up to 1024; beyond 1024 shards the smallest multiple
-    of 1024. Where the two sizes leave no such number between them, it is the largest number that they leave. These are
-    the numbers of TensorFlow Datasets for the default sizes, also where examples larger than `max_shard_size` let no
-    count fit: then 1 up to 1024 GiB, and beyond as many as the examples allow.
+    A number fits if no shard would be smaller than `min_shard_size`, larger than `max_shard_size`, or empty. The result
+    is the largest power of two up to 1024 that fits; if more than 1024 shards are needed, the smallest multiple of 1024
+    that fits. If no such number fits, it is the largest number that fits. For the default sizes, these are the numbers
+    of TensorFlow Datasets, also if no number fits because examples are larger than `max_shard_size`: then 1 for splits
+    up to 1024 GiB, and otherwise the largest of these numbers that is at most the number of examples.
 
     Args:
-        num_examples: number of examples of the split; 0 gives 0 shards.
-        num_bytes: size of all serialized examples, without the 16 bytes that each takes in a TFRecord.
-        min_shard_size: in bytes, at least 1.
-        max_shard_size: in bytes, at least `min_shard_size`.
+        num_examples: number of examples of the split; 0 for 0 shards.
+        num_bytes: size of all serialized examples in bytes, without the 16 bytes of framing of each.
+        min_shard_size: minimum size of a shard in bytes, at least 1.
+        max_shard_size: maximum size of a shard in bytes, at least `min_shard_size`.
 
     >>> choose_num_shards(50_000, 150 << 20), choose_num_shards(1_281_167, 137 << 30)
     (2, 1024)
@@ -128,18 +128,18 @@ def shard_offsets(shard_lengths: Sequence[int]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FileInstructions(Sequence[FileInstruction]):
-    """File instructions in columns: a sequence of `FileInstruction`, each made when it is asked for.
+    """File instructions in columns: a sequence of `FileInstruction`, each created when it is accessed.
 
-    A split of 100,000 shards takes a millisecond to slice and a few arrays to keep. It compares with any sequence of
-    file instructions. `between` and `concatenate` make them.
+    A split of 100,000 shards is sliced in a millisecond, and stored in a few arrays. It compares with any sequence of
+    file instructions. `between` and `concatenate` create it.
 
     Attributes:
-        filenames: names of all shards of each source.
-        source: source of each run, int64, shape (n,).
-        shard: shard of each run in its source, likewise.
-        skip: number of examples of its shard before each run, likewise.
-        take: number of examples of each run, at least one, likewise.
-        examples_in_shard: number of examples of each run's whole shard, likewise.
+        filenames: for each source, such as a split, the names of all its shards.
+        source: index of the source of each run in `filenames`; int64, shape (n,), as all following columns.
+        shard: index of the shard of each run in its source.
+        skip: number of examples of the shard before each run.
+        take: number of examples of each run, at least one.
+        examples_in_shard: number of examples of the whole shard of each run.
     """
 
     filenames: Sequence[Sequence[str]]
@@ -151,7 +151,7 @@ class FileInstructions(Sequence[FileInstruction]):
 
     @classmethod
     def between(cls, start: int, stop: int, offsets: NDArray[np.int64], filenames: Sequence[str]) -> FileInstructions:
-        """Returns the runs that make up examples [start, stop) of a split, in order; none is empty.
+        """Returns the runs of examples [start, stop) of a split, in order; shards without examples are left out.
 
         >>> runs = FileInstructions.between(3, 12, shard_offsets([5, 0, 10]), "abc")
         >>> [(run.filename, run.skip, run.take) for run in runs]
@@ -164,7 +164,7 @@ class FileInstructions(Sequence[FileInstruction]):
             filenames: names of the shards.
 
         Raises:
-            ValueError: the range is not in the split.
+            ValueError: the range is not within the split.
         """
         total = int(offsets[-1])
         if not 0 <= start <= stop <= total:
@@ -208,14 +208,14 @@ class FileInstructions(Sequence[FileInstruction]):
         return np.concatenate([[0], np.cumsum(self.take)])
 
     def part(self, start: int, stop: int) -> FileInstructions:
-        """Returns the runs of examples [start, stop) of these.
+        """Returns the runs of examples [start, stop), counted over all runs.
 
         >>> runs = FileInstructions.between(2, 20, shard_offsets([10, 10]), "ab")
         >>> [(run.filename, run.skip, run.take) for run in runs.part(6, 11)]
         [('a', 8, 2), ('b', 0, 3)]
 
         Raises:
-            ValueError: there are fewer.
+            ValueError: the range is not within the examples of these runs.
         """
         if not 0 <= start <= stop <= self.num_examples:
             raise ValueError(f"[{start}, {stop}) does not lie in runs of {self.num_examples} examples.")
@@ -234,7 +234,7 @@ class FileInstructions(Sequence[FileInstruction]):
         """Returns the runs, each divided into `counts` parts of about the same length, in order.
 
         Args:
-            counts: into how many, shape (n,); at least 1 and at most as many as examples.
+            counts: number of parts of each run, shape (n,); at least 1, at most the number of examples of the run.
 
         >>> runs = FileInstructions.between(0, 15, shard_offsets([10, 10]), "ab")
         >>> [(run.filename, run.skip, run.take) for run in runs.divided(np.array([3, 1]))]
@@ -249,7 +249,7 @@ class FileInstructions(Sequence[FileInstruction]):
         )  # fmt: skip
 
     def filename(self, run: int) -> str:
-        """Returns the shard of a run."""
+        """Returns the file name of the shard of a run, given the index of the run."""
         return self.filenames[int(self.source[run])][int(self.shard[run])]
 
     def __len__(self) -> int:

@@ -29,9 +29,9 @@ _WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as pandas writes integers of a column 
 
 @dataclass(frozen=True)
 class SplitByHash:
-    """Assigns values to splits by their hash: all examples with equal values land in one split.
+    """Assigns values to splits by their hash: all examples with equal values are in one split.
 
-    Shares are met on average: of n values, a split of share p has p*n, give or take 2*sqrt(n*p*(1-p)) in 95% of cases.
+    Shares hold on average: of n values, a split of share p gets p*n, plus or minus 2*sqrt(n*p*(1-p)) in 95% of cases.
     1, 1.0, '1', '1.0' and b'1' are the same value.
 
     >>> split_of = SplitByHash({"train": "80%", "test": "20%"})
@@ -39,11 +39,11 @@ class SplitByHash:
     ('train', 'train', 'test')
 
     Attributes:
-        shares: split -> its share, such as "80%" or 0.8; they add up to 1.
+        shares: name of a split -> its share, such as "80%" or 0.8. The sum of the shares is 1.
 
     Raises:
-        TypeError: they are not a dict.
-        ValueError: a share is not a number from 0 to 1, or they do not add up to 1.
+        TypeError: the shares are not a dict.
+        ValueError: a share is not a number from 0 to 1, or the sum is not 1.
     """
 
     shares: Mapping[str, str | float]
@@ -70,7 +70,7 @@ class SplitByHash:
         return [int(stop * _HASHES) for stop in accumulate(share_of(each) or 0 for each in self.shares.values())]
 
     def __call__(self, *values: Any) -> str:
-        """Returns the split of a value, or of several together.
+        """Returns the name of the split of a value, or of several values together.
 
         Raises:
             ValueError: a value is not a text, number, bool, date or time.
@@ -141,7 +141,11 @@ def parse_options(text: str) -> Iterator[tuple[str, str]]:
 
 
 def share_of(text: str | float) -> Fraction | None:
-    """Returns the share that `80%`, `0.8` or a number means; None if it is something else."""
+    """Parses a share: a text such as "80%" or "0.8", or a number. Returns None for any other text.
+
+    >>> share_of("80%"), share_of(0.5), share_of("most")
+    (Fraction(4, 5), Fraction(1, 2), None)
+    """
     text = str(text).strip()
     try:
         return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
@@ -152,8 +156,12 @@ def share_of(text: str | float) -> Fraction | None:
 def _check_dict(name: str, value: Any) -> None:
     """Checks that an argument is a mapping.
 
+    Args:
+        name: name of the argument, for the error.
+        value: the argument.
+
     Raises:
-        TypeError: it is not.
+        TypeError: the argument is not a mapping.
     """
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}: expected a dict with what belongs to each split, got {value!r:.100}")
@@ -185,11 +193,12 @@ class SplitByTime:
     ('train', 'test')
 
     Attributes:
-        ranges: split -> its range; the first has no START, the last no STOP, and each begins where another ends.
+        ranges: name of a split -> its range; the first has no START, the last no STOP, and each begins at the end of
+            another.
 
     Raises:
-        TypeError: they are not a dict.
-        ValueError: a range cannot be read, or they leave a gap or overlap.
+        TypeError: the ranges are not a dict.
+        ValueError: a range is malformed, or ranges overlap or have a gap.
     """
 
     ranges: Mapping[str, str]

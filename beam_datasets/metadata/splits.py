@@ -1,11 +1,11 @@
-"""Splits: the language of expressions that select examples, and what is stored of each split.
+"""Splits: the language of expressions that select examples, and the stored description of each split.
 
     expression := term ('+' term)*           blanks are allowed around '+'
     term       := NAME | NAME[item:item] | NAME[<n>shard] | 'all'
     item       := nothing | an integer | a number with '%' | an integer with 'shard'
 
-Negative items count from the end. It is the language of TensorFlow Datasets but for three things: two units in one
-slice, and a slice that ends before it begins, are errors; and `[:0shard]` selects nothing.
+Negative items count from the end. It is the language of TensorFlow Datasets, with three differences: two units in one
+slice are an error, and so is a slice that ends before it begins; and `[:0shard]` selects nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FORM = (
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteInstruction:
-    """Examples [start, stop) of a split that has `num_examples`."""
+    """Examples [start, stop) of a split that has `num_examples` examples."""
 
     splitname: str
     start: int
@@ -55,12 +55,12 @@ class AbsoluteInstruction:
 
     @property
     def from_(self) -> int | None:
-        """`start`, or None for the split's first example."""
+        """`start`; None if it is 0."""
         return self.start or None
 
     @property
     def to(self) -> int | None:
-        """`stop`, or None for the split's end."""
+        """`stop`; None if it is the end of the split."""
         return None if self.stop == self.num_examples else self.stop
 
 
@@ -72,7 +72,7 @@ class _SplitNames(type):
 
 
 class Split(str, metaclass=_SplitNames):
-    """The name of a split, and the names that most datasets have."""
+    """The name of a split; the class has the names that most datasets use, such as `Split.TRAIN`."""
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("split_names")
@@ -93,18 +93,19 @@ def _not_a_split(value: Any) -> TypeError:
 
 
 class AbstractSplit(ABC):
-    """An expression that selects examples; `+` appends another."""
+    """An expression that selects examples; `+` appends another expression."""
 
     @staticmethod
     def from_spec(spec: Spec) -> AbstractSplit:
-        """Returns the expression that a text means; an expression stays what it is.
+        """Parses the text of an expression; returns an expression unchanged.
 
         Examples:
             >>> ReadInstruction.from_spec("train[:10%]+test")
             ReadInstruction('train[:10%]', rounding='closest')+ReadInstruction('test')
 
         Raises:
-            SplitError: the text cannot be read.
+            SplitError: the text is not an expression.
+            TypeError: the argument is neither a text nor an expression.
         """
         if isinstance(spec, AbstractSplit):
             return spec
@@ -119,13 +120,13 @@ class AbstractSplit(ABC):
 
     @abstractmethod
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
-        """Returns the ranges that the expression means, in its order.
+        """Returns the ranges of examples that the expression selects, in its order.
 
         Args:
-            splits: name -> `SplitInfo`.
+            splits: name of a split -> its `SplitInfo`.
 
         Raises:
-            SplitError: a split is not there, or a slice does not fit it.
+            SplitError: a split does not exist, or a slice is out of its range.
         """
 
     def __add__(self, other: Spec) -> AbstractSplit:
@@ -147,7 +148,7 @@ class AbstractSplit(ABC):
 
 
 def _terms(split: AbstractSplit) -> tuple[AbstractSplit, ...]:
-    """Returns the terms of a sum of splits; (split,) for a split that is no sum."""
+    """Returns the terms of a sum of splits; (split,) for any other split."""
     return split.terms if isinstance(split, SplitAdd) else (split,)
 
 
@@ -161,10 +162,10 @@ class ReadInstruction(AbstractSplit):
         to: end of the slice, exclusive; None for the split's end. Negative counts from the end.
         unit: unit of both: 'abs' examples, '%' percent, 'shard' shards.
         rounding: rounding of percentages. 'closest' to the nearest example, halves to the even one;
-            'pct1_dropremainder' makes all percents equally large and drops what is left over.
+            'pct1_dropremainder' makes all percents equally large and leaves out the remaining examples.
 
     Raises:
-        SplitError: an argument is out of its range.
+        SplitError: an argument is out of range.
     """
 
     split_name: str
@@ -194,7 +195,11 @@ class ReadInstruction(AbstractSplit):
                 object.__setattr__(self, name, self._checked(value))
 
     def _checked(self, value: Any) -> float:
-        """Returns a border of the slice, validated."""
+        """Checks and returns a limit of the slice, `from_` or `to`.
+
+        Raises:
+            SplitError: the limit is not a number of the unit, or out of range.
+        """
         expectation = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
         is_number = isinstance(value, numbers.Real)
         if is_number and abs(value) > _MAX_INDEX:
@@ -211,7 +216,7 @@ class ReadInstruction(AbstractSplit):
             raise SplitError(f"{expectation}, which is an integer, got {value!r:.100}.") from None
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
-        """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
+        """Returns the range of the slice, as a list of one; see `AbstractSplit.to_absolute`."""
         split = _find_split(self.split_name, splits)
         total = split.num_examples
         start = 0 if self.from_ is None else self._index(self.from_, split)
@@ -224,16 +229,16 @@ class ReadInstruction(AbstractSplit):
         return [AbsoluteInstruction(self.split_name, start, stop, total)]
 
     def _end(self, value: float, split: SplitInfo) -> float:
-        """Returns the end of the slice as TFDS understands it, which differs for negative numbers of shards."""
+        """Returns the end of the slice as TFDS counts it, which differs for negative numbers of shards."""
         # TFDS counts the end from the last shard once more, which shows only beyond the first shard: of 5 shards,
         # [:-6shard] are 4.
         return value + len(split.offsets) - 1 if self.unit == "shard" and value < 0 else value
 
     def _index(self, value: float, split: SplitInfo) -> int:
-        """Returns the index of the example at a border; negative values count from the end, and shards are clipped.
+        """Returns the index of the example at a limit; negative values count from the end, and shards are clipped.
 
         Raises:
-            SplitError: the border is beyond the split.
+            SplitError: the limit is out of the range of the split.
         """
         total = split.num_examples
         if self.unit == "shard":
@@ -269,7 +274,7 @@ class ReadInstruction(AbstractSplit):
         return int(examples)
 
     def __str__(self) -> str:
-        """Returns the slice as it is written in the language of splits."""
+        """Returns the slice as an expression, such as "train[:10%]"."""
         if self.from_ is None and self.to is None:
             return self.split_name
         begin, end = (
@@ -306,7 +311,7 @@ class SplitAdd(AbstractSplit):
 
 @dataclass(frozen=True)
 class SplitAll(AbstractSplit):
-    """Every split of the dataset, in the order in which they are stored."""
+    """All splits of the dataset, in the order in which they are stored."""
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the whole range of each split; see `AbstractSplit.to_absolute`."""
@@ -318,7 +323,7 @@ class SplitAll(AbstractSplit):
 
 @dataclass(frozen=True)
 class EvenSplit(AbstractSplit):
-    """Part `index` of `count` parts of an expression that are as equal as can be; `even_splits` makes them."""
+    """Part `index` of `count` parts of an expression, whose sizes differ by at most one; see `even_splits`."""
 
     split: Spec
     index: int
@@ -330,7 +335,7 @@ class EvenSplit(AbstractSplit):
         return [self._part(instruction) for instruction in self.from_spec(self.split).to_absolute(splits)]
 
     def _part(self, instruction: AbsoluteInstruction) -> AbsoluteInstruction:
-        """Returns part `index` of `count` parts of a range; the first parts have one example more where needed."""
+        """Returns part `index` of `count` parts of a range; the remainder goes to the first parts, one example each."""
         size, remainder = divmod(instruction.stop - instruction.start, self.count)
         if self.drop_remainder:
             remainder = 0
@@ -342,13 +347,13 @@ class EvenSplit(AbstractSplit):
 def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[AbstractSplit]:
     """Returns n expressions that divide a split into parts of equal size, without overlap.
 
-    What is left over goes one each to the first parts, or is dropped. Each range of `a+b` is divided by itself, so
-    that every part has some of both. Whether the expression fits shows when a part is used.
+    The remaining examples go to the first parts, one each, or are left out. Each range of `a+b` is divided separately,
+    so every part has examples of both. An expression that does not fit the dataset is an error when a part is used.
 
     Args:
         split: the expression to divide.
-        n: number of parts; not positive gives none.
-        drop_remainder: whether all parts are to have exactly the same size.
+        n: number of parts; the result is empty if it is not positive.
+        drop_remainder: whether to leave out the remaining examples, so that all parts have the same size.
 
     Examples:
         >>> from beam_datasets.metadata.splits import SplitDict, SplitInfo
@@ -367,13 +372,13 @@ def split_for_jax_process(
 
     Args:
         split: the expression to divide among the processes.
-        process_index: index of this process; None asks JAX.
-        process_count: number of all processes; None asks JAX.
+        process_index: index of this process; None for that of JAX.
+        process_count: number of all processes; None for that of JAX.
         drop_remainder: see `even_splits`.
 
     Raises:
         IndexError: no process has this index.
-        MissingDependencyError: JAX is to be asked, and is not installed.
+        MissingDependencyError: an argument is None, and JAX is not installed.
     """
     if process_index is None or process_count is None:
         try:
@@ -389,7 +394,7 @@ def split_for_jax_process(
 
 
 def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
-    """Returns a nest of lists, tuples and dicts of splits with each split replaced by what the function makes of it.
+    """Applies a function to each split in a nest of lists, tuples and dicts; returns the nest of the results.
 
     Examples:
         >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
@@ -419,7 +424,7 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
     """Parses one term of a split expression, such as `train[:10%]`; `expression` is the expression, for errors.
 
     Raises:
-        SplitError: the term cannot be read, slices 'all', or selects a single item other than a shard.
+        SplitError: the term is malformed, slices 'all', or selects a single item other than a shard.
     """
     match = _TERM.match(term)
     if not match:
@@ -449,10 +454,10 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
 
 
 def _parse_item(item: str, expression: str) -> tuple[float, Unit]:
-    """Parses one border of a slice, such as `10`, `10%` or `-1shard`, to its value and unit.
+    """Parses one limit of a slice, such as `10`, `10%` or `-1shard`, to its value and unit.
 
     Raises:
-        SplitError: the border cannot be read, or is outside [-2**62, 2**62].
+        SplitError: the limit is malformed, or outside [-2**62, 2**62].
     """
     match = _ITEM.match(item)
     if not match:
@@ -476,11 +481,11 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: 
 
     Args:
         name: name of the split.
-        borders: (start, stop), each a pair (number, unit); None for a border that was omitted.
+        borders: (start, stop), each a pair (number, unit); None for an omitted limit.
         expression: the whole expression, for errors.
 
     Raises:
-        SplitError: the borders have different units.
+        SplitError: the limits have different units.
 
     >>> _slice("train", [None, (10, "%")], "train[:10%]")
     ReadInstruction('train[:10%]', rounding='closest')
@@ -499,22 +504,23 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: 
 
 
 CountBytes: TypeAlias = Callable[[FileInstructions], int | None]
+"""A function from runs to the size of their serialized examples in bytes; it returns None if the size is unknown."""
 
 
 @dataclass(frozen=True)
 class SplitInfo:
-    """A split as it is stored.
+    """The stored description of a split.
 
     Attributes:
-        name: such as 'train'.
+        name: name of the split, such as 'train'.
         shard_lengths: number of examples of each shard.
         num_bytes: size of all serialized examples in bytes, without the framing of the file format.
-        filename_template: template for the names of the shards; None without files.
+        filename_template: template for the names of the shards; None for a split without files.
         directory: directory of the shards.
-        statistics: statistics of the features from a metadata file; nothing here computes any.
+        statistics: statistics of the features from dataset_info.json, as TensorFlow Datasets writes them.
 
     Raises:
-        MetadataError: the name or a number cannot be.
+        MetadataError: the name or a number is invalid.
     """
 
     name: str
@@ -528,7 +534,7 @@ class SplitInfo:
         """Checks the name and the numbers.
 
         Raises:
-            MetadataError: one of them is invalid.
+            MetadataError: the name or a number is invalid.
         """
         try:
             check_split_name(self.name)
@@ -558,7 +564,7 @@ class SplitInfo:
 
     @cached_property
     def shard_names(self) -> Filenames:
-        """The shards' names, relative to the directory, each made when it is asked for.
+        """The shards' names, relative to the directory; each is computed when it is accessed.
 
         Raises:
             ValueError: the split has no filename template.
@@ -584,19 +590,19 @@ class SplitInfo:
 
     @property
     def examples_in_shards(self) -> list[int]:
-        """`shard_lengths`; in a slice it is how many examples the whole shards have."""
+        """The number of all examples of each shard: `shard_lengths`, unlike in a slice."""
         return self.shard_lengths
 
     def between(self, start: int, stop: int) -> FileInstructions:
-        """Returns the runs that make up examples [start, stop)."""
+        """Returns the runs of examples [start, stop) of the split; shards without examples are left out."""
         names: Any = self.shard_names if self.filename_template else [""] * self.num_shards
         return FileInstructions.between(start, stop, self.offsets, names)
 
     def file_spec(self, file_format: str = "tfrecord") -> str | None:
-        """Returns all shards in one text, such as `/data/digits/1.0.0/digits-train.tfrecord@4`.
+        """Returns one text for all shards, such as `/data/digits/1.0.0/digits-train.tfrecord@4`; None without files.
 
         Raises:
-            ValueError: the shards are of another format.
+            ValueError: the shards have another format than `file_format`.
         """
         if self.filename_template is None:
             return None
@@ -622,11 +628,11 @@ class SubSplitInfo:
     """A slice of splits.
 
     Attributes:
-        instruction: the expression that selects it.
-        file_instructions: the runs of shards that make it up.
+        instruction: the expression of the slice.
+        file_instructions: the runs of the slice, in order.
         directory: directory of the shards.
-        parts: the ranges of examples of splits that it consists of, in order.
-        count_bytes: function that returns the size of runs in bytes; None if it is unknown.
+        parts: the ranges of examples of splits, in order.
+        count_bytes: see `CountBytes`; None if sizes are unknown.
     """
 
     instruction: AbstractSplit
@@ -647,32 +653,32 @@ class SubSplitInfo:
 
     @property
     def num_shards(self) -> int:
-        """The number of runs of shards that make up the slice."""
+        """The number of runs of the slice: parts of a shard."""
         return len(self.file_instructions)
 
     @property
     def shard_lengths(self) -> list[int]:
-        """The number of examples that the slice has of each shard."""
+        """The number of examples of each run."""
         return list(map(int, self.file_instructions.take))
 
     @property
     def examples_in_shards(self) -> list[int]:
-        """The number of all examples of each shard."""
+        """The number of all examples of the shard of each run."""
         return list(map(int, self.file_instructions.examples_in_shard))
 
     @cached_property
     def num_bytes(self) -> int | None:
-        """The size of its serialized examples in bytes, without the framing of the file format; None if unknown."""
+        """The size of the serialized examples in bytes, without the framing of the file format; None if unknown."""
         return None if self.count_bytes is None else self.count_bytes(self.file_instructions)
 
     @property
     def filenames(self) -> list[str]:
-        """The names of the shards that the slice has examples of, sorted; one occurs as often as runs are in it."""
+        """The name of the shard of each run, sorted; a shard with several runs occurs several times."""
         return sorted(map(self.file_instructions.filename, range(self.num_shards)))
 
     @property
     def filepaths(self) -> list[str]:
-        """The paths of the same shards."""
+        """The path of the shard of each run, in the order of `filenames`."""
         return [_path(self.directory, name) for name in self.filenames]
 
     if not TYPE_CHECKING:
@@ -683,7 +689,7 @@ class SubSplitInfo:
 
 
 class SplitDict(Mapping[str, SplitInfo]):
-    """The splits of a dataset by name, in the order in which they are stored; it answers expressions too.
+    """The splits of a dataset by name, in the order in which they are stored; keys may also be expressions.
 
     Examples:
         >>> splits = SplitDict([SplitInfo("train", [10, 7], 0), SplitInfo("test", [3], 0)])
@@ -698,12 +704,12 @@ class SplitDict(Mapping[str, SplitInfo]):
         dataset_name: str = "",
         count_bytes: CountBytes | None = None,
     ) -> None:
-        """Takes splits.
+        """Creates the dict of a dataset's splits.
 
         Args:
             split_infos: the splits, in the order in which they are stored.
-            dataset_name: whose they are, for errors.
-            count_bytes: function that returns the size of runs of their shards in bytes; None if it is unknown.
+            dataset_name: the name of the dataset, for errors.
+            count_bytes: see `CountBytes`; None if sizes are unknown.
 
         Raises:
             MetadataError: two splits have the same name.
@@ -717,17 +723,17 @@ class SplitDict(Mapping[str, SplitInfo]):
         self._count_bytes = count_bytes
 
     def __getitem__(self, key: Spec) -> Any:
-        """Returns the split of this name, a `SplitInfo`; or what an expression selects, a `SubSplitInfo`.
+        """Returns the `SplitInfo` of a name, or the `SubSplitInfo` of an expression.
 
         Raises:
-            SplitError: the expression cannot be read, or does not fit the dataset.
+            SplitError: the expression is malformed, or does not fit the dataset.
         """
         if isinstance(key, str) and key in self._splits:
             return self._splits[key]
         return self._slice(AbstractSplit.from_spec(key))
 
     def _slice(self, instruction: AbstractSplit) -> SubSplitInfo:
-        """Returns the split that an instruction selects, with the shards to read.
+        """Returns the slice that an expression selects, with the runs to read.
 
         Raises:
             SplitError: a split is unknown, or the selection has more than 2**63 - 1 examples.
@@ -742,7 +748,7 @@ class SplitDict(Mapping[str, SplitInfo]):
         return SubSplitInfo(instruction, runs, first.directory if first else "", parts, self._count_bytes)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Returns the split of this name, or the default; it reads no expressions."""
+        """Returns the `SplitInfo` of a name, or the default; an expression is not a name."""
         return self._splits.get(key, default)
 
     def __contains__(self, name: object) -> bool:

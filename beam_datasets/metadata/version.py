@@ -21,7 +21,7 @@ _PATTERN = re.compile(rf"({_NUMBER}|\*)\.({_NUMBER}|\*)\.({_NUMBER}|\*)\Z")
 
 
 class Experiment(enum.Enum):
-    """Changes that an author switches on version by version; an enum of the author's own serves as well."""
+    """Changes that an author enables for single versions; an author may define another enum."""
 
     DUMMY = 1  # does nothing; for tests
 
@@ -31,15 +31,15 @@ class Experiment(enum.Enum):
 class Version:
     """A version of a dataset, ordered by its three numbers.
 
-    It compares with strings too; two versions are equal where their numbers are. A higher major version may read
-    differently, a higher minor version has more features of the same examples, a higher patch reads the same.
+    It compares with strings, too; two versions are equal if their numbers are. A higher major version may have other
+    examples, a higher minor version more features of the same examples, a higher patch the same examples.
 
     Attributes:
         major: the first number.
-        minor: the second.
-        patch: the third.
+        minor: the second number.
+        patch: the third number.
         description: description of the version.
-        prepare_with: the version of the library that can generate this one; None where this library can.
+        prepare_with: the version of the library that can generate this version; None if this library can.
 
     Examples:
         >>> Version("1.9.0") < "1.10.0", Version("1.9.0").match("1.*.*")
@@ -67,16 +67,16 @@ class Version:
         """Parses a version.
 
         Args:
-            version: 'x.y.z', three numbers without leading zeros; or a Version, whose other attributes are kept
-                where they are not given.
-            description: description of the version. A mapping in its place is `experiments`.
-            experiments: {experiment: whether the version implements it}; it implements no others.
-            prepare_with: the version of the library that can generate this version, where this one no longer can.
-            tfds_version_to_prepare: the same by the name that TensorFlow Datasets gives it.
+            version: 'x.y.z', three numbers without leading zeros; or a Version, whose attributes replace arguments that
+                are not given.
+            description: description of the version. A mapping is taken as `experiments`.
+            experiments: {experiment: whether the version implements it}; it does not implement others.
+            prepare_with: the version of the library that can generate this version, if this one no longer can.
+            tfds_version_to_prepare: another name of `prepare_with`, that of TensorFlow Datasets.
 
         Raises:
             ValueError: `version` does not have the form 'x.y.z'.
-            TypeError: it is not text.
+            TypeError: `version` is not a str.
         """
         if isinstance(description, Mapping):
             experiments, description = description, ""
@@ -91,7 +91,7 @@ class Version:
         self._experiments = dict(experiments or {})
 
     def implements(self, experiment: enum.Enum) -> bool:
-        """Returns whether the version has an experiment switched on."""
+        """Returns whether the version implements an experiment."""
         return self._experiments.get(experiment, False)
 
     @property
@@ -101,11 +101,11 @@ class Version:
 
     @property
     def tfds_version_to_prepare(self) -> str | None:
-        """`prepare_with` by the name that TensorFlow Datasets gives it."""
+        """Another name of `prepare_with`, that of TensorFlow Datasets."""
         return self.prepare_with
 
     def match(self, pattern: VersionOrStr) -> bool:
-        """Returns whether the version fits a pattern of three parts, each a number or `*`.
+        """Returns whether the version matches a pattern of three parts, each a number or `*`.
 
         Examples:
             >>> [Version("1.2.3").match(p) for p in ("1.*.*", "*.2.3", "2.*.*")]
@@ -124,7 +124,7 @@ class Version:
 
     @classmethod
     def is_valid(cls, version: VersionOrStr | None) -> bool:
-        """Returns whether a text is a version.
+        """Returns whether a value is a Version, or a text of the form 'x.y.z'.
 
         Examples:
             >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
@@ -152,7 +152,7 @@ def _parse(version: VersionOrStr) -> tuple[int, int, int]:
     """Returns the three numbers of a version or of its text.
 
     Raises:
-        TypeError: it is not a version or a text.
+        TypeError: the value is neither a Version nor a str.
         ValueError: the text is not of the form 'x.y.z'.
     """
     if isinstance(version, Version):
@@ -169,7 +169,7 @@ def _to_version(other: object) -> tuple[int, int, int]:
     """Returns (major, minor, patch) of a version or its text.
 
     Raises:
-        TypeError: the value is neither.
+        TypeError: the value is neither a Version nor a str.
     """
     if isinstance(other, (Version, str)):
         return _parse(other)
@@ -180,11 +180,11 @@ def _to_version(other: object) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class IsBlocked:
-    """Flag of a version that must not be used, with the reason; its truth value is `result`.
+    """Whether a version must not be used, with the reason; its truth value is `result`.
 
     Attributes:
-        result: whether.
-        blocked_msg: why; None where it may be used.
+        result: whether the version is blocked.
+        blocked_msg: the reason; None if the version may be used.
     """
 
     result: bool
@@ -199,15 +199,15 @@ class BlockedVersions:
     """Versions, or configs of versions, that must not be used any more.
 
     Attributes:
-        versions: version -> why, or None for no reason given; all its configs are blocked.
-        configs: version -> config -> why.
+        versions: version -> the reason, or None for an unknown reason; all configs of the version are blocked.
+        configs: version -> config -> the reason, or None for an unknown reason.
     """
 
     versions: Mapping[str, str | None] = field(default_factory=dict)
     configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
     def reason(self, version: VersionOrStr, config: str | None = None) -> str | None:
-        """Returns why a version (with a config) is blocked; None where it is not."""
+        """Returns the reason for which a version, or its config, is blocked; None if it is not blocked."""
         name = str(version)
         if name in self.versions:
             return self.versions[name] or f"version {name} is blocked."
@@ -217,7 +217,7 @@ class BlockedVersions:
         return None
 
     def is_blocked(self, version: VersionOrStr, config: str | None = None) -> IsBlocked:
-        """Returns `reason` in the form that TensorFlow Datasets gives it."""
+        """Returns whether a version, or its config, is blocked, in the form of TensorFlow Datasets; see `reason`."""
         reason, name = self.reason(version, config), str(version)
         message = self.versions.get(name) if name in self.versions else self.configs.get(name, {}).get(str(config))
         subject = f"Version {name}" if name in self.versions else f"Config {config} for version {name}"
@@ -225,19 +225,19 @@ class BlockedVersions:
 
 
 def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOrStr], *, of: str) -> Version:
-    """Returns the version that a request means.
+    """Returns the highest available version that matches a request.
 
     Args:
-        requested: a version; a pattern, which means the highest that matches; 'latest' or None for the highest of all.
-        available: the versions there are.
-        of: whose versions they are, for the error.
+        requested: a version, or a pattern such as '1.*.*'; 'latest' or None for any version.
+        available: the available versions.
+        of: the dataset that has these versions, for the error.
 
     Examples:
         >>> choose_version("1.*.*", ["1.0.0", "1.2.0", "2.0.0"], of="digits")
         Version('1.2.0')
 
     Raises:
-        DatasetNotFoundError: none is meant; the message lists what there is.
+        DatasetNotFoundError: no version matches; the message lists the available ones.
         ValueError: the request is neither a version nor a pattern.
     """
     versions = sorted({Version(version) for version in available})
