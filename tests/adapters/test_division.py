@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from beam_datasets.adapters import callers, torch_data
+from beam_datasets.adapters import callers, torch_workers
 from beam_datasets.adapters.callers import FitLoop
 from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
@@ -34,7 +34,7 @@ def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
     """Lets this process pass for a worker of a DataLoader, or for a process without workers if num_workers is 0."""
     with pytest.MonkeyPatch.context() as patch:
         found = (worker, num_workers, iteration) if num_workers else (0, 1, None)
-        patch.setattr(torch_data, "_get_worker", lambda: found)
+        patch.setattr(torch_workers, "get_worker", lambda: found)
         yield
 
 
@@ -42,7 +42,7 @@ def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
 def as_stateful_loader() -> Iterator[None]:
     """Lets this process pass for a StatefulDataLoader, which gets nothing after the end of an epoch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch_data, "is_stateful_loader", lambda: True)
+        patch.setattr(callers, "is_stateful_loader", lambda: True)
         yield
 
 
@@ -87,9 +87,10 @@ class Loader:
 
 
 def _copy(dataset: Divided) -> Divided:
-    rebuild, (inner, options) = dataset.__reduce__()
-    assert rebuild is torch_data._build_divided
-    return type(dataset)(inner, **options)
+    rebuild, (our_class, inner, options) = dataset.__reduce__()
+    assert rebuild is torch_workers.build_iterable
+    assert our_class is type(dataset)
+    return our_class(inner, **options)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.adapters import torch_data
+from beam_datasets.adapters import torch_workers
 from beam_datasets.adapters.torch_data import Divided, DividedStream
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import MAX_UNFINISHED
@@ -302,12 +302,12 @@ class Torch(Good):
 
 @pytest.mark.parametrize("block", [None, 1, 4])
 def test_mutated_states_of_torch(block: int | None, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_data, "_get_worker", lambda: (0, 1, None))
+    monkeypatch.setattr(torch_workers, "get_worker", lambda: (0, 1, None))
     of_each(f"torch {block}", Torch(train, block), 100)
 
 
 def test_mutated_states_of_torch_streams(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_data, "_get_worker", lambda: (0, 1, None))
+    monkeypatch.setattr(torch_workers, "get_worker", lambda: (0, 1, None))
     good, draw = Good(CASES["bucketed"], train), random.Random(1)
     for state in good.states:
         for mutated in [state, *(mutation(state, draw) for _ in range(100))]:

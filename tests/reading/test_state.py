@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.adapters import torch_data
+from beam_datasets.adapters import torch_workers
 from beam_datasets.adapters.torch_data import Divided
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import ReadState, fingerprint
@@ -169,7 +169,7 @@ def test_states_of_an_earlier_version(name: str) -> None:
 def test_states_of_workers_of_an_earlier_version(saved: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of a DataLoader goes on with the blocks that its state has, where the size is left to us."""
     state = saved["state"]
-    monkeypatch.setattr(torch_data, "_get_worker", lambda: (state["worker"], state["workers"], 1))
+    monkeypatch.setattr(torch_workers, "get_worker", lambda: (state["worker"], state["workers"], 1))
     for block in (saved["block"], None):
         dataset = Divided(opened().shuffle(5), rank=0, num_ranks=1, block=block, even=None)
         dataset.load_state_dict(state)

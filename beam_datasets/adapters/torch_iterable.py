@@ -1,0 +1,450 @@
+"""Iterable datasets for PyTorch: items in read order, which ranks and DataLoader workers divide by positions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, MutableSequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from beam_datasets.adapters import callers, torch_workers
+from beam_datasets.adapters.torch_loader_checks import (
+    LOGGER,
+    check_divider,
+    check_loader,
+    has_length,
+    warn_of_lightning,
+)
+from beam_datasets.adapters.torch_passes import Passes
+from beam_datasets.adapters.torch_ranks import SINGLE_RANK, Ranks, detect_ranks
+from beam_datasets.adapters.torch_states import (
+    FORMAT,
+    FORMAT_OF_EVEN,
+    State,
+    check_worker_state,
+    compute_state_after,
+    dataset_at_state,
+    pass_at_state,
+    rebuild_share,
+    resume_share,
+)
+from beam_datasets.adapters.torch_transfer import wrap_for_transfer
+from beam_datasets.advice import advised_getattr, advised_getitem
+from beam_datasets.arguments import integer
+from beam_datasets.errors import StateError
+
+if TYPE_CHECKING:
+    from beam_datasets.adapters.callers import FitLoop
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.index.division import Share
+    from beam_datasets.reading.index.transforms import Even
+    from beam_datasets.reading.streams import Stream
+
+
+class Divided:
+    """An iterable dataset: items in read order, divided among ranks and the DataLoader workers of each rank.
+
+    Blocks of items are assigned to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0), and so on. A
+    DataLoader reads from its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this
+    order for any number of workers.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        rank: int | None,
+        num_ranks: int | None,
+        block: int | None,
+        even: str | None,
+        shared: MutableSequence[Any] | None = None,
+        start: State | None = None,
+        process: int | None = None,
+        detected_ranks: Ranks | None = None,
+        fit_loop: FitLoop | None = None,
+        skips_end: bool = False,
+    ) -> None:
+        """Divides a dataset.
+
+        Args:
+            dataset: the dataset to divide.
+            rank: rank of this process, in [0, num_ranks); None to detect it when an iteration begins.
+            num_ranks: number of ranks; None with rank None.
+            block: number of consecutive items for a worker; None as in `Dataset.shard`.
+            even: "drop" or "pad" gives all ranks the same number of whole blocks; None for neither.
+            shared: the integers that count passes; see `Passes`. None for new ones of this process alone.
+            start: a state as for `load_state_dict`.
+            process: the id of the process that shares the integers with its workers; None for this process.
+            detected_ranks: the ranks that the parent of this DataLoader worker detected.
+            fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
+            skips_end: whether a pass of a stream that starts at the end of an epoch is that of the next one.
+
+        Raises:
+            TypeError: a number is not an integer.
+            ValueError: the rank is out of range.
+        """
+        self._dataset = dataset
+        self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
+        self._parent_ranks = detected_ranks
+        self._parent_fit_loop = fit_loop
+        self._skips_end = skips_end
+        self._block = None if block is None else integer("block", block, at_least=1)
+        if even is not None:
+            dataset._even(even, 1, block)  # raises a ValueError if it does not exist
+        self._even = even
+        self._passes = Passes(shared, process)
+        self._start = start
+        self._current: Any = None
+        self._num_ranks = 1  # number of ranks of the last iteration
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("torch_dataset")
+        __getitem__ = advised_getitem("torch_dataset")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Returns the arguments for another process, with the ranks that this process detects."""
+        check_loader(self, self._dataset)  # here for spawned workers, which do not see the DataLoader
+        self._passes.detach_from_parent()
+        declared_ranks = self._given_ranks
+        options = {
+            "rank": declared_ranks and declared_ranks.rank,
+            "num_ranks": declared_ranks and declared_ranks.num_ranks,
+            "detected_ranks": None if declared_ranks else detect_ranks(),
+            "fit_loop": callers.find_fit_loop(),
+            "skips_end": self._skips_end,
+            "block": self._block,
+            "even": self._even,
+            "shared": self._passes.integers,
+            "process": self._passes.process,
+            "start": self._start,
+        }
+        return torch_workers.build_iterable, (self._our_class(), self._dataset, options)
+
+    def _our_class(self) -> type[Divided]:
+        """Returns `Divided`: pickle cannot find the class of this object, which is created at run time from it."""
+        return Divided
+
+    def __len__(self) -> int:
+        """Returns the number of items that all workers of the rank get in an epoch.
+
+        The `len()` of a DataLoader is this number divided by its batch size. If several workers each make a smaller
+        last batch, this returns the number of batches times the batch size, so that the result is right.
+
+        Raises:
+            TypeError: the dataset is endless.
+        """
+        len(self._dataset)  # raises a TypeError if it is endless
+        check_divider(self._dataset)
+        ranks = self.ranks
+        num_workers, batch_size, drop_last = torch_workers.inspect_calling_loader()
+        if num_workers < 2 or batch_size is None:
+            return self._count_items(ranks.rank, ranks.num_ranks)
+        counts = [
+            self._count_items(worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks)
+            for worker in range(num_workers)
+        ]
+        return batch_size * sum(count // batch_size if drop_last else -(-count // batch_size) for count in counts)
+
+    def _count_items(self, index: int, count: int) -> int:
+        """Returns the number of items of a share in an epoch.
+
+        Args:
+            index: the index of the share, in [0, count).
+            count: the number of shares, which is that of all workers of all ranks.
+        """
+        return len(
+            self._dataset._divided(self._dataset._share(index, count, self._block), self._build_even(self._dataset))
+        )
+
+    def _build_even(self, dataset: Dataset) -> Even | None:
+        """Returns the `Even` that gives all ranks the same number of items; None if `even` was not given."""
+        return dataset._even(self._even, self.ranks.world_size, self._block)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dataset!r}, {self.ranks})"
+
+    @property
+    def ranks(self) -> Ranks:
+        """The rank of this process, the number of ranks, and where these numbers come from.
+
+        Raises:
+            ValueError: `shard()` has divided the dataset already.
+        """
+        ranks = self._given_ranks or detect_ranks()
+        if ranks is None and torch_workers.get_worker()[2] is not None:  # a spawned worker cannot detect them itself
+            ranks = self._parent_ranks
+        ranks = ranks or SINGLE_RANK
+        base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
+        if (
+            self._given_ranks is None
+            and ranks.num_ranks > 1
+            and any(t.startswith("shard(") for t in base._operation.texts)
+        ):
+            raise ValueError(
+                f"shard() has divided the dataset, and as_torch() would divide it once more among {ranks.num_ranks} "
+                "ranks. Leave shard() out, or set rank=0, num_ranks=1."
+            )
+        return ranks
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the items of this DataLoader worker, or those of the rank in a process that is no worker.
+
+        The first iteration after `load_state_dict()` starts at that state. Others start at the epoch of
+        `set_epoch()`, or at the epoch after the previous pass.
+
+        Raises:
+            StateError: the loaded state belongs to another worker.
+            ValueError: a DataLoader makes batches of one batch.
+        """
+        check_loader(self, self._dataset)
+        self._passes.detach_from_parent()
+        worker, num_workers, base_seed = torch_workers.get_worker()
+        ranks = self.ranks
+        if worker == 0 and self._passes.announce():
+            LOGGER.info("%r: %s", self._dataset, ranks)
+            self._warn_of_unequal_steps(ranks)
+            warn_of_lightning(self._dataset, self._fit_loop)
+        self._num_ranks = ranks.num_ranks
+        index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
+        start, self._start, loop = self._start, None, self._fit_loop
+        pass_of_start = None if start is None else pass_at_state(self._dataset, start)
+        at_least = 0 if loop is None else loop.epoch
+        if not self._passes.begin(worker, num_workers, base_seed, pass_of_start=pass_of_start, at_least=at_least):
+            start = None
+        if self._current is not None:
+            self._current.close()
+        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=base_seed is not None)
+        self._current = items
+        return items
+
+    def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
+        """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""
+        if ranks.rank or self._even is not None or not has_length(self._dataset):
+            return
+        unit, name = (self._block or 1), "batches"
+        if self._dataset._steps[0].kind != "batch" and self._block is None:
+            name = "examples"
+        max_steps, min_steps = (
+            -(-self._count_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1)
+        )
+        if max_steps != min_steps:
+            LOGGER.warning(
+                "%r: rank 0 gets %d %s in an epoch, and rank %d gets %d. Where ranks wait for each other, training "
+                "fails or hangs at the end. as_torch(even='drop'%s) or even='pad' gives all the same number.",
+                self._dataset,
+                max_steps,
+                name,
+                ranks.num_ranks - 1,
+                min_steps,
+                ", block=batch_size" if name == "examples" else "",
+            )
+
+    @property
+    def _fit_loop(self) -> FitLoop | None:
+        """The loop of Lightning that reads; None if another program reads."""
+        return callers.find_fit_loop() or (None if torch_workers.get_worker()[2] is None else self._parent_fit_loop)
+
+    def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        """Returns the iterator over the items of a share.
+
+        Args:
+            start: the loaded state at which it starts; None for the beginning of the pass.
+            index: the index of the share, in [0, count).
+            count: the number of shares.
+            num_workers: the number of DataLoader workers of this rank.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
+        begin = self._state_at_beginning(self._passes.number) if start is None else start
+        dataset = dataset_at_state(self._dataset, begin)
+        block = self._block and self._block * callers.count_blocks_of_divider()
+        start_state, num_taken, share = resume_share(
+            begin, dataset, dataset._share(index, count, block), self._num_ranks, has_block=self._block is not None
+        )
+        share_dataset = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
+        return _ShareIterator(share_dataset, share, start_state, num_taken, self._even is not None, is_worker=is_worker)
+
+    def _state_at_beginning(self, number: int) -> dict[str, Any]:
+        """Returns the state at the beginning of the pass of `set_epoch()`, or else of the pass `number`."""
+        pinned = self._passes.pinned
+        dataset, epoch = self._dataset._in_pass(number if pinned is None else pinned)
+        return dataset.iterate(epoch=epoch).get_state()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes all further passes read an epoch, also in persistent workers; without it each reads the next one.
+
+        Args:
+            epoch: the epoch, from 0, as frameworks count them: after `repeat(n)` it is the number of a pass, which
+                reads n epochs from `n * epoch`.
+        """
+        check_divider(self._dataset)
+        self._passes.detach_from_parent()
+        self._passes.pin(integer("epoch", epoch, at_least=0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of the last iteration in this process; before the first one, the state at its start.
+
+        Raises:
+            StateError: DataLoader workers iterate, so this process has no state.
+        """
+        if self._current is None and self._passes.are_of_workers:
+            raise StateError(
+                "the dataset is read by the workers of a DataLoader, so this process does not know their positions. "
+                "Use torchdata's StatefulDataLoader, or state_after(), or num_workers=0."
+            )
+        if self._start is not None:
+            return dict(self._start)
+        if self._current is not None:
+            return self._read_state(self._current)
+        return self._state_at_beginning(self._passes.last + 1)
+
+    def _read_state(self, current: Any) -> dict[str, Any]:
+        """Returns the state of the iterator of a share, with the numbers of ranks and of examples per item."""
+        return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Sets the start of the next iteration; after a state at the end of a pass, it is the beginning of the next.
+
+        Args:
+            state: a state of `state_dict()`; or of a `DatasetIterator` or `state_after()`, for any number of ranks and
+                workers.
+
+        Raises:
+            StateError: the state is of another dataset, slice, configuration or order; the message names the
+                differences.
+        """
+        if isinstance(state, Mapping) and "begun" in state:
+            check_worker_state(self._dataset, state)
+        else:
+            self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
+            dataset_at_state(self._dataset, state)
+        is_worker = torch_workers.get_worker()[2] is not None  # only a StatefulDataLoader loads a state in its workers
+        if not is_worker and not callers.is_stateful_loader() and self._is_at_end(state):
+            dataset, epoch = self._dataset._in_pass(pass_at_state(self._dataset, state) + 1)
+            state = dataset.iterate(epoch=epoch).get_state()
+        self._set_start(state)
+
+    def _is_at_end(self, state: State) -> bool:
+        """Returns whether the pass has ended at a state, which `load_state_dict` has checked.
+
+        It has if no rank gets an item, which is known of the first one, as no rank has more items; or if the rank that
+        saved the state was asked for an item after its last one.
+        """
+        dataset, start_state = dataset_at_state(self._dataset, state), state.get("begun", state)
+        even = self._build_even(dataset)
+
+        def count(share: Share) -> int:
+            """Returns the number of items of a share."""
+            return operator.length_hint(dataset._divided(share, even).iterate(state=start_state))
+
+        if "begun" not in state:
+            return count(dataset._share(0, self.ranks.num_ranks, self._block)) == 0
+        if state["workers"] != state["ranks"]:
+            return False  # of one of several workers, which does not know where the others are
+        saved_share, num_taken = rebuild_share(dataset, state), state["taken"]
+        return bool(num_taken >= count(replace(saved_share, worker_index=0)) or num_taken > count(saved_share))
+
+    def _set_start(self, state: State) -> None:
+        """Stores the state at which the next pass starts; `load_state_dict` has checked it."""
+        self._passes.load_state()
+        self._start = dict(state)
+
+    def state_after(
+        self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
+    ) -> dict[str, Any]:
+        """Returns the state after all ranks together have taken some examples, for any number of ranks and workers.
+
+        Args:
+            examples: number of examples that all ranks together have taken, such as steps * batch_size * num_ranks.
+            batches: number of batches instead, such as steps * num_ranks: those of the dataset, or of `block` examples.
+            start: the state at which the ranks began; None for the beginning of the epoch of the last pass, or of the
+                first pass if none has begun.
+
+        Raises:
+            TypeError: not exactly one of examples and batches is given, or the size of a batch is unknown.
+            ValueError: the epoch has fewer left, or `examples` is given and an operation follows `batch()`.
+            StateError: `start` is a worker's own state, or does not fit the dataset.
+        """
+        if (examples is None) == (batches is None):
+            raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
+        start_state = self._state_at_beginning(self._passes.last_or_first) if start is None else start
+        name, count, dataset = "batches", batches, dataset_at_state(self._dataset, start_state)
+        if batches is None:
+            name, count, dataset = "examples", examples, dataset._unbatched()
+        elif dataset._steps[0].kind != "batch":
+            if self._block is None:
+                raise TypeError(
+                    "state_after(batches=...): expected a known number of examples in a batch, got none. Give "
+                    "as_torch(block=...) the batch_size of the DataLoader, or state_after(examples=...)."
+                )
+            count = integer("batches", batches, at_least=0) * self._block
+        count = integer(name, count, at_least=0)
+        return compute_state_after(dataset, start_state, dataset._share(0, 1, 1), count, may_end=False)
+
+
+class _ShareIterator(Iterator[Any]):
+    """Iterator over the items of a share."""
+
+    def __init__(
+        self,
+        share_dataset: Dataset,
+        share: Share,
+        start_state: State,
+        num_taken: int,
+        is_even: bool,
+        *,
+        is_worker: bool,
+    ) -> None:
+        """Starts in the middle of a share.
+
+        Args:
+            share_dataset: the dataset of the share.
+            share: the share.
+            start_state: the state at which the shares began.
+            num_taken: the number of items of the share that were taken since.
+            is_even: whether all ranks have the same number of items.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
+        self._is_worker = is_worker
+        self._iterator = share_dataset.iterate(state=start_state)
+        self._limit = operator.length_hint(self._iterator)
+        # `_taken` after the end: one more than the limit if other ranks may have one more item, as then all have ended.
+        self._taken_at_end = self._limit + (not is_even)
+        self._share = share
+        self._begun = dict(start_state)
+        self._taken = min(num_taken, self._taken_at_end)  # another rank may have one more
+        self._iterator.advance(self._taken)
+
+    def __next__(self) -> Any:
+        """Returns the next item of the share.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        if self._taken >= self._limit:
+            self._taken = self._taken_at_end
+            self.close()
+            raise StopIteration
+        value = next(self._iterator)
+        self._taken += 1
+        return wrap_for_transfer(value) if self._is_worker else value
+
+    def state(self) -> dict[str, Any]:
+        """Returns the state of the share as a dict of JSON values; `Divided.state_dict` adds the number of ranks.
+
+        `begun` is the state of a `DatasetIterator` at which the shares began, `taken` the number of items that this
+        share has taken since, `worker` and `workers` the index and the number of shares of all ranks, and `block` the
+        number of consecutive items of a share.
+        """
+        share = self._share
+        return {
+            "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
+            "begun": self._begun,
+            "taken": self._taken,
+            "worker": share.worker_index,
+            "workers": share.worker_count,
+            "block": share.block,
+        }
+
+    def close(self) -> None:
+        """Closes the open files; `next()` opens them again."""
+        self._iterator.close()

@@ -1,0 +1,133 @@
+"""Checks and warnings of DataLoaders and frameworks that would change the items, or lose some of them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.adapters import torch_workers
+from beam_datasets.adapters.callers import FitLoop, find_dividing_shard, find_loader, is_state_saved_late
+
+if TYPE_CHECKING:
+    from beam_datasets.adapters.torch_iterable import Divided
+
+LOGGER = logging.getLogger("beam_datasets.adapters.torch_data")
+"""The logger of all adapters for PyTorch."""
+
+
+def has_length(dataset: Any) -> bool:
+    """Returns whether the number of items of an epoch is known."""
+    try:
+        len(dataset)
+    except TypeError:  # it is endless, or a stream
+        return False
+    return True
+
+
+def check_divider(dataset: Any) -> None:
+    """Checks that a DataLoader whose examples Accelerate divides makes batches.
+
+    Accelerate calculates with the batch size of the DataLoader, so with None it fails without naming a way out.
+
+    Raises:
+        ValueError: it makes none.
+    """
+    shard = find_dividing_shard()
+    if shard is not None and shard.batch_size is None:
+        raise ValueError(
+            f"{dataset!r}: Accelerate with dispatch_batches=False divides the items of a DataLoader with "
+            "batch_size=None by its batch size. For the batches of a dataset, expected "
+            "DataLoaderConfiguration(dispatch_batches=True). Or leave batch() out, and give as_torch(block=...) "
+            "and the DataLoader the batch size."
+        )
+
+
+def check_loader(torch_dataset: Divided, dataset: Any) -> None:
+    """Checks the batch size of the DataLoader that begins to iterate, if the items are batches.
+
+    Its default is 1, so that an array of 8 numbers would become one of shape (1, 8). A user's own collate function
+    may remove this dimension. Other sizes were chosen, but may be those of the batches once more.
+
+    Args:
+        torch_dataset: the `Divided`.
+        dataset: the dataset that it divides.
+
+    Raises:
+        ValueError: it makes batches of one batch.
+    """
+    if is_state_saved_late() and (num_ranks := torch_dataset.ranks.world_size) > 1:
+        _warn_of_dispatching(repr(dataset), num_ranks - 1)
+    loader = find_loader(torch_dataset) if dataset._makes_batches else None
+    if loader is None or loader.batch_size is None or not _stacks_items(loader.collate_fn):
+        return
+    if loader.batch_size == 1:
+        raise ValueError(
+            f"{dataset!r}: the dataset is in batches already, and a DataLoader with batch_size=1, its "
+            "default, would add a dimension of 1. Use DataLoader(..., batch_size=None)."
+        )
+    _warn_of_batches_of_batches(repr(dataset), loader.batch_size)
+
+
+def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
+    """Logs a warning if Lightning loses a batch when it resumes, or trains on no batch in an epoch."""
+    if loop is None:
+        return
+    if loop.saves_read_ahead and not has_length(dataset):
+        LOGGER.warning(
+            "%r: Lightning reads a batch ahead of a loader without a length, and its checkpoints count it as read, "
+            "so a run that resumes skips it. Give the Trainer limit_train_batches=, the number of batches of an "
+            "epoch, or any larger number if no validation follows an epoch.",
+            dataset,
+        )
+    elif loop.has_spent_loader:
+        LOGGER.warning(
+            "%r: the checkpoint was saved after the last batch of epoch %d but before its end, so Lightning trains "
+            "on no batch in epoch %d. Train an epoch more, or resume from a checkpoint that was saved earlier or "
+            "at the end of an epoch.",
+            dataset,
+            loop.epoch - 1,
+            loop.epoch,
+        )
+
+
+def _stacks_items(collate_fn: Any) -> bool:
+    """Returns whether a collate function stacks items: that of PyTorch, or one of Hugging Face, which Trainer uses."""
+    module = getattr(collate_fn, "__module__", None) or type(collate_fn).__module__
+    return (
+        collate_fn is torch_workers.import_torch_data().default_collate
+        or str(module).partition(".")[0] == "transformers"
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
+    """Warns that a DataLoader makes batches of batches.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        batch_size: the batch size of the DataLoader.
+    """
+    LOGGER.warning(
+        "%s: the dataset is in batches already, and the DataLoader makes batches of %d of them, with a dimension more. "
+        "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
+        dataset,
+        batch_size,
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_dispatching(dataset: str, num_skipped: int) -> None:
+    """Warns that a run that resumes from a state of Accelerate skips batches.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        num_skipped: the number of batches that it skips.
+    """
+    LOGGER.warning(
+        "%s: Accelerate with dispatch_batches and use_stateful_dataloader saves states that count %d of the next "
+        "batches as read, so a run that resumes skips as many. Set DataLoaderConfiguration(split_batches=True), and "
+        "the batch_size of the DataLoader to that of all processes together.",
+        dataset,
+        num_skipped,
+    )

@@ -1,0 +1,80 @@
+"""DataLoader workers, as a dataset in one of them sees them; and classes that a DataLoader accepts.
+
+Importing this module does not need PyTorch.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from beam_datasets.extras import framework
+
+if TYPE_CHECKING:
+    from beam_datasets.adapters.torch_iterable import Divided
+    from beam_datasets.adapters.torch_map_style import MapStyle
+
+
+def get_worker() -> tuple[int, int, int | None]:
+    """Returns the index of this DataLoader worker, their number, and the seed of their DataLoader for this iteration.
+
+    Returns:
+        (0, 1, None) in a process that is not a DataLoader worker.
+    """
+    torch_data = sys.modules.get("torch.utils.data")  # a DataLoader worker has imported it
+    info = None if torch_data is None else torch_data.get_worker_info()
+    return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
+
+
+def inspect_calling_loader() -> tuple[int, int | None, bool]:
+    """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` calls that of its dataset.
+
+    PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
+
+    Returns:
+        (0, None, False) if the caller is not a DataLoader.
+    """
+    caller = sys._getframe(2).f_locals.get("self")
+    torch_data = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
+    if torch_data is None or not isinstance(caller, torch_data.DataLoader):
+        return 0, None, False
+    return caller.num_workers, caller.batch_size, caller.drop_last
+
+
+def import_torch_data() -> Any:
+    """Returns the module torch.utils.data; raises MissingDependencyError if PyTorch is not installed."""
+    return framework("torch.utils.data", needed_by="as_torch()", name="PyTorch", extra="torch")
+
+
+@functools.cache
+def _subclass_torch_class(our_class: type[MapStyle] | type[Divided], torch_class_name: str) -> type[Any]:
+    """Returns a subclass of a class of ours and of a class of torch.utils.data, which a DataLoader requires.
+
+    Args:
+        our_class: the class of ours, whose name the subclass has.
+        torch_class_name: "Dataset" or "IterableDataset".
+    """
+    torch_class = getattr(import_torch_data(), torch_class_name)
+    return type(our_class.__name__, (our_class, torch_class), {"__module__": our_class.__module__})
+
+
+# pickle cannot find classes that are created at run time; it can find these functions.
+
+
+def build_map_style(our_class: type[MapStyle], *arguments: Any) -> Any:
+    """Returns an object of a class of ours that is a torch.utils.data.Dataset too."""
+    return _subclass_torch_class(cast("Hashable", our_class), "Dataset")(*arguments)
+
+
+def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Any:
+    """Returns an object of a class of ours that is a torch.utils.data.IterableDataset too.
+
+    Args:
+        our_class: `Divided`, or a subclass of it.
+        dataset: the dataset or stream.
+        options: the keyword arguments of `our_class`.
+    """
+    options["shared"].share_memory_()  # a copy that pickle made does not share its memory
+    return _subclass_torch_class(cast("Hashable", our_class), "IterableDataset")(dataset, **options)
