@@ -9,14 +9,16 @@ import contextlib
 import http.client
 import json
 import platform
+import re
+import shutil
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
-import apache_beam
+import apache_beam as beam
 import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions, WorkerOptions
 from apache_beam.portability.api import (
@@ -26,16 +28,21 @@ from apache_beam.portability.api import (
     beam_job_api_pb2_grpc,
     endpoints_pb2,
 )
+from apache_beam.transforms.environments import ExternalEnvironment
 
 from beam_datasets._version import __version__
+from beam_datasets.beam.failures import reason
 from beam_datasets.errors import BeamDatasetsError
 
+_STAGE = "check"  # id and name of a stage without elements
 CONNECT_SECONDS = 10  # for a server to answer
 WORKER_SECONDS = 60  # for a worker to start
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
 """Names of a worker pool's parameters: the launcher's versions as JSON, the job's name, the lowest level of logs."""
+VERSIONS_DIFFER = "versions differ"
+_RUNTIME = re.compile(r"Runtime environment: \S*python(\d+\.\d+)_sdk:(\d[\w.]*\w)")  # in an error of Beam's worker
 
 
 class EngineError(BeamDatasetsError):
@@ -58,7 +65,7 @@ def runner_of(options: PipelineOptions) -> str:
 def versions() -> dict[str, str]:
     """Returns the versions that must be equal on the launcher and the workers of a job: {name: version}."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python, "apache-beam": apache_beam.__version__, "beam_datasets": __version__}
+    return {"Python": python, "apache-beam": beam.__version__, "beam_datasets": __version__}
 
 
 def version_problem(launcher: str) -> str:
@@ -67,18 +74,26 @@ def version_problem(launcher: str) -> str:
     Args:
         launcher: the versions of the launcher as JSON; '' if the launcher sends none, which is no problem.
     """
-    if not launcher:
-        return ""
-    worker_versions = versions()
+    return compare_versions(versions(), json.loads(launcher), socket.gethostname()) if launcher else ""
+
+
+def compare_versions(worker: Mapping[str, str], launcher: Mapping[str, str], host: str) -> str:
+    """Returns a message if a worker has other versions than the launcher; '' if they are equal.
+
+    Args:
+        worker: {name: version} of the worker.
+        launcher: {name: version} of the launcher, which are compared.
+        host: name of the worker's machine.
+    """
     different = [
-        f"{name} {worker_versions.get(name, 'none')}, and the launcher {version}"
-        for name, version in json.loads(launcher).items()
-        if worker_versions.get(name) != version
+        f"{name} {worker.get(name, 'none')}, and the launcher {version}"
+        for name, version in launcher.items()
+        if worker.get(name) != version
     ]
     if not different:
         return ""
     return (
-        f"versions differ: the worker on {socket.gethostname()} has {'; '.join(different)}. "
+        f"{VERSIONS_DIFFER}: the worker on {host} has {'; '.join(different)}. "
         "Install the launcher's versions in the environment of the worker pool, and start the pool again."
     )
 
@@ -139,7 +154,7 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
     if _address(pool)[0] in HERE:
         advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
         _check_listens(pool, "found no worker pool at", advice)
-        _check_starts_worker(pool, params)
+        _check_starts_worker(pool, params, ExternalEnvironment.from_options(portable))
 
 
 def check_job_service(endpoint: str) -> None:
@@ -198,16 +213,22 @@ def _check_listens(address: str, problem: str, advice: str) -> None:
         raise EngineError(f"{problem} {address} ({error}); nothing was published. {advice}") from error
 
 
-def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
+def _check_starts_worker(pool: str, params: dict[str, str], environment: ExternalEnvironment) -> None:
     """Checks that the pool can start a worker, which connects to this process and is stopped again.
 
-    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever.
+    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever; if it has
+    another version of Beam, or lacks this package, for three minutes at each attempt.
+
+    Args:
+        pool: address of the pool.
+        params: parameters for the pool.
+        environment: environment of the job's stages.
 
     Raises:
-        EngineError: no worker starts.
+        EngineError: no worker starts, or it cannot execute stages of this process.
     """
     name = f"check-{uuid.uuid4().hex[:8]}"
-    with _control_service() as (url, connected), grpc.insecure_channel(pool) as channel:
+    with _control_service(environment) as (url, control), grpc.insecure_channel(pool) as channel:
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=url)
         service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         try:
@@ -219,14 +240,18 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
                 params=params,
             )
             problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
-            if not problem and not connected.wait(WORKER_SECONDS):
+            if not problem and not control.connected.wait(WORKER_SECONDS):
                 problem = f"none within {WORKER_SECONDS} s"
+            if not problem and control.answered.wait(CONNECT_SECONDS):
+                problem = control.problem
         except grpc.RpcError as error:
             problem = error.details() if isinstance(error, grpc.Call) else str(error)
         finally:
             # If the pool does not answer, what follows reports it; the worker ends by itself, as nobody listens to it.
             with contextlib.suppress(grpc.RpcError):
                 service.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=name), timeout=CONNECT_SECONDS)
+    if problem.startswith(VERSIONS_DIFFER):
+        raise EngineError(f"the worker pool at {pool}: {problem} Nothing was published.")
     if problem:
         raise EngineError(
             f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
@@ -236,26 +261,81 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
 
 
 class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
-    """Control service of a runner that has no work: a worker that connects is noted, and ends."""
+    """Control service of a runner that has one instruction for a worker: to execute a stage without elements.
 
-    def __init__(self) -> None:
-        self.connected = threading.Event()
+    A worker fails to if it has another version of Beam or of Python than this process, or another version of this
+    package, or lacks it.
 
-    def Control(self, request_iterator: Any, context: Any) -> Iterator[Any]:
-        """Returns no instructions; see `BeamFnControlServicer`."""
+    Attributes:
+        connected: set once a worker has connected.
+        answered: set once it has answered.
+        problem: why the worker cannot execute stages of this process; '' if it can.
+    """
+
+    def __init__(self, environment: ExternalEnvironment) -> None:
+        self._environment = environment
+        self.connected, self.answered = threading.Event(), threading.Event()
+        self.problem = ""
+
+    def Control(self, request_iterator: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Yields the instruction, and waits for the answer; see `BeamFnControlServicer`."""
         self.connected.set()
-        return iter(())
+        stage = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id=_STAGE)
+        yield beam_fn_api_pb2.InstructionRequest(instruction_id=_STAGE, process_bundle=stage)
+        with contextlib.suppress(grpc.RpcError, StopIteration):  # of a worker that ends
+            self.problem = _stage_problem(next(request_iterator).error)
+            self.answered.set()
+
+    def GetProcessBundleDescriptor(self, request: Any, context: Any) -> Any:
+        """Returns the stage; see `BeamFnControlServicer`."""
+        pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions([]))
+        shutil.rmtree(pipeline.local_tempdir)  # only `run` would do it
+        _ = pipeline | beam.Impulse() | _STAGE >> beam.ParDo(_CompareVersions(json.dumps(versions())))
+        components = pipeline.to_runner_api(default_environment=self._environment).components
+        return beam_fn_api_pb2.ProcessBundleDescriptor(
+            id=_STAGE,
+            transforms={key: each for key, each in components.transforms.items() if each.unique_name == _STAGE},
+            pcollections=components.pcollections,
+            windowing_strategies=components.windowing_strategies,
+            coders=components.coders,
+            environments=components.environments,
+        )
+
+
+class _CompareVersions(beam.DoFn):
+    """Fails on a worker whose versions differ from those of the launcher, which it gets as JSON."""
+
+    def __init__(self, launcher: str) -> None:
+        self._launcher = launcher
+
+    def setup(self) -> None:
+        """Compares the versions."""
+        if problem := version_problem(self._launcher):
+            raise EngineError(problem)
+
+    def process(self, _: Any) -> None:
+        """Does nothing."""
+
+
+def _stage_problem(error: str) -> str:
+    """Returns why a worker of this machine cannot execute stages of this process, from its error; '' if it can."""
+    if runtime := _RUNTIME.search(error):
+        worker = {"Python": runtime[1], "apache-beam": runtime[2]}
+        return compare_versions(worker, {name: versions()[name] for name in worker}, socket.gethostname())
+    if different := re.search(f"{VERSIONS_DIFFER}: [^\n]*", error):
+        return different[0]
+    return str(reason(RuntimeError(error))) if error else ""
 
 
 @contextlib.contextmanager
-def _control_service() -> Iterator[tuple[str, threading.Event]]:
-    """Serves a worker until the context ends; provides the address, and an event that is set once it has connected."""
-    server, control = grpc.server(futures.ThreadPoolExecutor(4)), _Control()
+def _control_service(environment: ExternalEnvironment) -> Iterator[tuple[str, _Control]]:
+    """Serves a worker until the context ends; provides the address and the service."""
+    server, control = grpc.server(futures.ThreadPoolExecutor(4)), _Control(environment)
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
     port = server.add_insecure_port("localhost:0")
     server.start()
     try:
-        yield f"localhost:{port}", control.connected
+        yield f"localhost:{port}", control
     finally:
         server.stop(None)
 

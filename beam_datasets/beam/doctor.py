@@ -44,11 +44,13 @@ class Finding:
         check: the subject of the check.
         is_good: whether a build can run.
         text: the result, and what to do if a build cannot run.
+        is_warning: whether a build can run, and the text says what should be changed nevertheless.
     """
 
     check: str
     is_good: bool
     text: str
+    is_warning: bool = False
 
 
 def examine(
@@ -73,7 +75,10 @@ def examine(
         yield Finding("runner", False, str(error))
         return
     yield Finding("runner", True, engine.name)
-    yield from _examine_servers(engine)
+    servers_answer = True
+    for finding in _examine_servers(engine):
+        servers_answer &= finding.is_good
+        yield finding
     with contextlib.ExitStack() as stack:
         folders = []
         for purpose, directory in {"data_dir": data_dir, "spill_dir": options.spill_dir}.items():
@@ -88,6 +93,8 @@ def examine(
                 yield Finding(purpose, False, str(error))
         if checks.runner_of(engine.options) == "dataflow":
             yield Finding("workers", True, "not examined: a job of Dataflow takes minutes to start")
+        elif not servers_answer:
+            yield Finding("workers", True, "not examined, because a check before this one has failed", is_warning=True)
         else:
             yield from _examine_workers(engine, folders, packages)
 
@@ -110,13 +117,15 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
         slots = f"{overview['slots-available']} of {overview['slots-total']} slots are free"
         needed_slots = flink.needed_slots(engine.options)
         wait = f"; the job waits for {needed_slots}" if int(overview["slots-available"]) < needed_slots else ""
-        text = f"Flink {overview['flink-version']}, {overview['taskmanagers']} TaskManagers, {slots}{wait}"
+        text = f"Flink {overview['flink-version']}, TaskManagers: {overview['taskmanagers']}, {slots}{wait}"
         yield Finding("cluster", True, f"{cluster.url}: {text}")
         try:
             problem = cluster.restart_problem()
         except checks.EngineError as error:
-            problem = str(error)
-        yield Finding("restarts", not problem, problem or "Flink repeats what was lost with a worker or a TaskManager")
+            yield Finding("cluster", False, str(error))
+            return
+        text = problem or "Flink repeats what was lost with a worker or a TaskManager"
+        yield Finding("restarts", True, text, is_warning=bool(problem))
     try:
         check_servers(engine.options)
     except checks.EngineError as error:

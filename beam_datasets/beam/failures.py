@@ -164,6 +164,12 @@ def _engine_problem(text: str) -> str | None:
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "
             "nothing was published. Each needs one: python -m beam_datasets.beam.worker_pool --port PORT"
         )
+    if "No client connected within timeout" in text:
+        return (
+            "a worker could not start its part of the job; the output of its worker pool says why, such as another "
+            "version of Beam, or a package that is not installed; nothing was published. "
+            "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once."
+        )
     if "JobCancellationException" in text:
         return "the job was cancelled on the engine's page or by its interface; nothing was published."
     if "FlinkJobNotFoundException" in text:

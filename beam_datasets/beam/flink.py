@@ -359,9 +359,9 @@ def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: Pipel
     if num_needed <= total or cluster.is_on_demand():
         return
     raise EngineError(
-        f"parallelism: expected at most {total}, the slots of {cluster.url} ({overview['taskmanagers']} TaskManagers), "
-        f"got {num_needed}. Lower --parallelism, start more TaskManagers, or run one stage at a time, with any number "
-        "of slots: --execution_mode_for_batch=BATCH_FORCED."
+        f"parallelism: expected at most {total}, the slots of {cluster.url} (TaskManagers: "
+        f"{overview['taskmanagers']}), got {num_needed}. Lower --parallelism, start more TaskManagers, or run one "
+        "stage at a time, with any number of slots: --execution_mode_for_batch=BATCH_FORCED."
     )
 
 

@@ -36,7 +36,7 @@ from beam_datasets.beam.worker_output import WorkerStream
 from beam_datasets.frames import is_authors
 
 HOST = "127.0.0.1"
-PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]
+PRELOADED = ["beam_datasets.beam.harness", "beam_datasets.beam"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
@@ -167,13 +167,13 @@ def work(
         params: parameters of the request; see `checks.send_parameters`.
         connected: gets True when the runner's control service has accepted a connection.
     """
-    from apache_beam.runners.worker.sdk_worker import SdkHarness
+    from beam_datasets.beam.harness import Harness
 
     parameters = params or {}
     send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
     _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data
-    harness = SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1)
+    harness = Harness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1)
     if connected is not None:
         with connected:
             connected.send(True)

@@ -25,7 +25,8 @@ COMMAND = Command(
 Examines an engine before a dataset is built on it, and prints each check with its result: addresses, slots, versions,
 data_dir and spill_dir as this machine and the workers see them, packages, clocks, memory.
 
-A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails.""",
+A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails, with which builds would
+fail; a warning says what should be changed although builds can run.""",
     (
         DATA_DIR,
         STORAGE_OPTIONS,
@@ -53,10 +54,13 @@ def run(args: Sequence[str]) -> int:
     with importing_beam():
         from beam_datasets.beam.doctor import examine
     root_dir = catalog.root_dir(parsed.data_dir, parsed.storage_options)
-    failures = 0
+    failures = warnings = 0
     with as_usage_errors("doctor"):
         for finding in examine(root_dir, engine_options(parsed, beam_options), packages=parsed.packages or ()):
             failures += not finding.is_good
-            say(f"{'ok  ' if finding.is_good else 'FAIL'}  {finding.check}: {finding.text}")
-    say(f"{failures} checks failed." if failures else "All checks passed.")
+            warnings += finding.is_warning
+            word = "FAIL" if not finding.is_good else "warn" if finding.is_warning else "ok  "
+            say(f"{word}  {finding.check}: {finding.text}")
+    result = f"Checks that failed: {failures}" if failures else "All checks passed"
+    say(f"{result}{f'; warnings: {warnings}' if warnings else ''}.")
     return 1 if failures else 0

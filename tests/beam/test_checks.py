@@ -153,6 +153,31 @@ def test_pools_that_start_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_pool_of_beam_with_another_beam(tmp_path: Path) -> None:
+    """Only its worker compares versions; a Java runner would wait for it for three minutes, at each attempt."""
+    code = (
+        "import sys, apache_beam.version as v; v.__version__ = '2.66.0'; "
+        "from apache_beam.runners.worker import sdk_worker_main; exec(sys.argv[2])"
+    )
+    with pool_of(f'exec {sys.executable} -c "{code}" "$@"', tmp_path) as address:
+        message = rf"the worker pool at {address}: versions differ: .* has apache-beam 2\.66\.0, and the launcher 2\."
+        with pytest.raises(checks.EngineError, match=message) as raised:
+            checks.check_servers(pool(address), is_pool_here=True)
+    assert "expected a worker" not in str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_pool_whose_python_lacks_the_project(tmp_path: Path) -> None:
+    hiding = tmp_path / "hiding" / "beam_datasets"
+    hiding.mkdir(parents=True)
+    (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
+    python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
+    message = "got: ModuleNotFoundError: No module named 'beam_datasets'. Workers need this project"
+    with pool_of(python, tmp_path) as address, pytest.raises(checks.EngineError, match=message):
+        checks.check_servers(pool(address), is_pool_here=True)
+
+
+@pytest.mark.slow
 def test_a_pool_whose_python_lacks_beam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error: the runner would wait for its workers for ever."""
     monkeypatch.setattr(checks, "WORKER_SECONDS", 2)
@@ -375,7 +400,7 @@ def test_more_slots_than_the_cluster_has(manager: JobManager) -> None:
     """Flink would wait for minutes, and hold all slots meanwhile."""
     choose_engine(EngineOptions(options(manager.address, "--parallelism=4")))
     too_many = options(manager.address, "--parallelism=16")
-    with pytest.raises(checks.EngineError, match=r"expected at most 4, the slots of .* \(2 TaskManagers\), got 16"):
+    with pytest.raises(checks.EngineError, match=r"expected at most 4, the slots of .* \(TaskManagers: 2\), got 16"):
         choose_engine(EngineOptions(too_many))
     choose_engine(
         EngineOptions(options(manager.address, "--parallelism=16", "--execution_mode_for_batch=BATCH_FORCED"))

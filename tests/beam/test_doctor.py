@@ -2,13 +2,16 @@
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets import storage
-from beam_datasets.beam import checks, doctor
+from beam_datasets.beam import checks, doctor, flink
+from beam_datasets.beam.engine import Engine
 from beam_datasets.cli.main import main
 from beam_datasets.generate.options import EngineOptions
 from tests.servers import free_port
@@ -53,10 +56,42 @@ def test_servers_that_do_not_answer(tmp_path: Path) -> None:
     options = ["--runner=PortableRunner", endpoint, "--environment_type=LOOPBACK"]
     found = {finding.check: finding for finding in doctor.examine(str(tmp_path), EngineOptions(options))}
     assert "no job service listens" in found["servers"].text
-    assert not found["a job"].is_good
+    assert "a job" not in found
+    assert found["workers"].is_warning
     away = [*options[:2], "--environment_type=EXTERNAL", "--environment_config=there:1"]
     found = {finding.check: finding for finding in doctor.examine(str(tmp_path), EngineOptions(away))}
     assert "a path of this machine that workers of PortableRunner cannot see" in found["data_dir"].text
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster of Flink with free slots, which may not repeat what is lost."""
+
+    problem: str
+    url: str = "http://manager:8081"
+
+    def get(self, path: str) -> Any:
+        return {"slots-available": 2, "slots-total": 2, "taskmanagers": 1, "flink-version": "1.19.3"}
+
+    def restart_problem(self) -> str:
+        return self.problem
+
+
+@pytest.mark.parametrize("problem, word", [("", "ok  "), ("restart-strategy.type: got none", "warn")])
+def test_a_cluster_without_restarts_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, problem: str, word: str
+) -> None:
+    """A build can run there, though it ends with the first worker that dies."""
+    monkeypatch.setattr(flink, "cluster_of", lambda options: Cluster(problem))
+    monkeypatch.setattr(doctor, "check_servers", lambda options: None)
+    remote = Engine(name="FlinkRunner", options=PipelineOptions([]), local=False, shares_disk=True)
+    monkeypatch.setattr(doctor.engines, "choose_engine", lambda options: remote)
+    monkeypatch.setattr(doctor, "_examine_workers", lambda *args: iter(()))
+    assert main(["doctor", "--data_dir", str(tmp_path), "--runner=FlinkRunner"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [restarts] = [line for line in lines if " restarts: " in line]
+    assert restarts.startswith(f"{word}  restarts: {problem or 'Flink repeats'}")
+    assert lines[-1] == ("All checks passed; warnings: 1." if problem else "All checks passed.")
 
 
 def worker(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -118,6 +118,10 @@ def test_an_error_of_java_is_its_message_and_its_cause():
     [
         ("org.apache.flink.runtime.client.JobCancellationException: Job was cancelled.", "the job was cancelled on"),
         ("RestClientException: [org.apache.flink.FlinkJobNotFoundException: no job]", "the JobManager does not know"),
+        (
+            "java.lang.RuntimeException: java.util.concurrent.TimeoutException: No client connected within timeout",
+            "a worker could not start its part of the job; the output of its worker pool says why",
+        ),
     ],
 )
 def test_a_job_that_flink_has_lost(text: str, message: str) -> None:

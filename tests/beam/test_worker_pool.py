@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -14,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, beam_runner_api_pb2, endpoints_pb2
 
 from beam_datasets.beam import worker_pool
 
@@ -47,6 +48,61 @@ def ask(port: int, kind: str, worker: str, runner: str = "") -> Any:
             return stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker), timeout=WORKER_SECONDS)
         request = beam_fn_api_pb2.StartWorkerRequest(worker_id=worker, control_endpoint=service)
         return stub.StartWorker(request, timeout=WORKER_SECONDS)
+
+
+class FailingStage(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_grpc.BeamFnDataServicer):
+    """A runner as Beam's in Java: it looks at the answer once the worker has opened its connection for elements.
+
+    Attributes:
+        port: of this server.
+        connected: set once the connection is open.
+        error: of the answer.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.connected, self.ended = threading.Event(), threading.Event()
+        self.error = ""
+
+    def Control(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        stage = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id="stage")
+        yield beam_fn_api_pb2.InstructionRequest(instruction_id="1", process_bundle=stage)
+        answer = next(request_iterator)
+        if self.connected.wait(WORKER_SECONDS / 10):
+            self.error = answer.error
+        self.ended.set()
+
+    def GetProcessBundleDescriptor(self, request: Any, context: Any) -> Any:
+        port = beam_fn_api_pb2.RemoteGrpcPort()
+        port.api_service_descriptor.url = f"localhost:{self.port}"
+        read = beam_runner_api_pb2.FunctionSpec(urn="beam:runner:source:v1", payload=port.SerializeToString())
+        code = beam_runner_api_pb2.FunctionSpec(urn="beam:transform:pardo:v1", payload=b"cannot be unpickled")
+        transforms = {
+            name: beam_runner_api_pb2.PTransform(unique_name=name, spec=s) for name, s in [("r", read), ("c", code)]
+        }
+        return beam_fn_api_pb2.ProcessBundleDescriptor(id="stage", transforms=transforms)
+
+    def Data(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        self.connected.set()
+        for _ in request_iterator:
+            pass
+        return
+        yield
+
+
+def test_an_error_before_the_first_element_is_answered(pool: tuple[subprocess.Popen[str], int]) -> None:
+    """Such as a package that is not installed; Beam's runners in Java would wait for three minutes before they look."""
+    server, stage = grpc.server(futures.ThreadPoolExecutor(8)), FailingStage()
+    beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(stage, server)
+    beam_fn_api_pb2_grpc.add_BeamFnDataServicer_to_server(stage, server)
+    stage.port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        assert not ask(pool[1], "start", "1-1", f"localhost:{stage.port}").error
+        assert stage.ended.wait(WORKER_SECONDS)
+    finally:
+        server.stop(None).wait()
+    assert "Traceback" in stage.error
 
 
 class Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):

@@ -33,7 +33,6 @@ from tests.engines.jobs import (
     nothing_is_left,
     numbers,
     own_pool,
-    pool_of,
     pool_with_another_disk,
     run,
     start,
@@ -238,15 +237,18 @@ def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
     assert cluster.overview()["jobs-cancelled"] > 0
 
 
-def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_path: Path) -> None:
-    hiding = tmp_path / "hiding" / "beam_datasets"
-    hiding.mkdir(parents=True)
-    (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
-    python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
-    with pool_of(python, tmp_path) as address:
-        output = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
-    assert "No module named 'beam_datasets'" in output
-    assert "Workers need this project" in output
+def test_a_package_that_workers_lack(cluster: flink.Cluster, tmp_path: Path) -> None:
+    """Beam's runner would wait for three minutes at each attempt before it looks at the worker's error."""
+    port, began = free_port(), time.monotonic()
+    pool = [sys.executable, "-m", "beam_datasets.beam.worker_pool", f"--port={port}"]
+    with served(pool, port, tmp_path / "pool.log", cwd=tmp_path):  # from where the tests cannot be imported
+        options = ["--data_dir", str(tmp_path / "data"), *cluster.options(), f"--environment_config=localhost:{port}"]
+        code, output = end(start("build", "tests.end_to_end.numbers_dataset:Numbers", *options))
+    assert code == 1, output
+    last_line = output.splitlines()[-1]
+    assert last_line.startswith("beam-datasets: ModuleNotFoundError: No module named 'tests'. Workers need"), output
+    assert "restart 1: ModuleNotFoundError: No module named 'tests'" in output
+    assert time.monotonic() < began + 170
 
 
 def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_path: Path) -> None:
