@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,7 @@ SHOWN = 20  # keys of a list
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.materializing.appending import AppendOptions, build_sources, plan_append, run_append
+    from beam_datasets.materializing.appending import NOT_TAKEN, AppendOptions, build_sources, plan_append, run_append
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
@@ -135,6 +135,8 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(
             f"expected --from SOURCE or --delete FILE, got neither. Type `beam-datasets append {COMMAND.example}`"
         )
+    if builders:
+        _check_slices(parsed.split or ())
     start_time = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
@@ -148,9 +150,7 @@ def run(args: Sequence[str]) -> int:
             plan = plan_append(parent, sources, options)
             say(_format_plan(plan))
             if parsed.dry_run or not plan.has_changes:
-                unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
-                ran = f" What builds the new examples was run: {', '.join(builders)}." if builders else ""
-                say(f"Nothing was published (--dry_run).{ran}" if plan.has_changes else unchanged)
+                say(_why_not_published(plan, builders, has_changed=any(note.endswith(NOT_TAKEN) for note in notes)))
                 return 0
             with publishing_in(plan.dataset_dir), bytes_bar("Append") as show:
                 total = plan.num_bytes
@@ -159,6 +159,39 @@ def run(args: Sequence[str]) -> int:
                 )
     say(f"Published in {directory} after {time.monotonic() - start_time:.1f} s")
     return 0
+
+
+def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed: bool) -> str:
+    """Returns why nothing was published: a dry run, or no changes.
+
+    Args:
+        plan: the plan.
+        builders: the builders that were run.
+        has_changed: whether known files have changed that were not taken.
+    """
+    if plan.has_changes:
+        ran = ", ".join(builders)
+        return "Nothing was published (--dry_run)." + (f" What builds the new examples was run: {ran}." if ran else "")
+    reason = f"{plan.parent_dir} has all of it"
+    if has_changed:
+        reason = "no file is new, and those that have changed were not taken"
+    return f"Nothing changes: {reason}. Nothing was published."
+
+
+_SHARE_OR_PATTERN = re.compile(r"(?:\w+=)?[^\[\]:]*[%*/.][^\[\]:]*")  # a slice has brackets, or is a name
+
+
+def _check_slices(texts: Iterable[str]) -> None:
+    """Checks that the values of `--split` are not those of the builder of files, whose option is `--splits` here.
+
+    Raises:
+        UsageError: one is a share of rows, or a pattern of files.
+    """
+    for text in filter(_SHARE_OR_PATTERN.fullmatch, texts):
+        raise UsageError(
+            f"--split {text}: expected a slice of SOURCE, such as 'train=train[:80%]', got a share or files. Those of "
+            f"the rows of files are given by --splits here: --splits {text}"
+        )
 
 
 def _is_published(text: str) -> bool:

@@ -15,6 +15,7 @@ from beam_datasets.diffing.result import KINDS
 from beam_datasets.display.values import feature_at, value_text
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import FeatureConnector
+from beam_datasets.features.trees import display_names
 
 NOT_KEPT = 1
 COMMAND = Command(
@@ -81,10 +82,12 @@ def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConne
         old: features of the old version.
         new: features of the new one.
     """
+    names = {**display_names(new), **display_names(old)}
     yield f"{difference.old} -> {difference.new}"
     if difference.features:
         yield "\nfeatures"
-        yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in difference.features)
+        for change in difference.features:
+            yield f"  {_SIGNS.get(change.kind, '~')} {names.get(change.path, change.path) or '(all)'}: {change.text}"
     yield ""
     counts = [
         "same",
@@ -94,7 +97,7 @@ def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConne
     header = ["split", "old", "new", *(name.replace("_", " ") for name in counts), "paired by"]
     yield table(header, [_split_row(split, counts) for split in difference.splits.values()])
     if difference.not_compared:
-        paths = ", ".join(path or "(all)" for path in difference.not_compared)
+        paths = ", ".join(names.get(path, path) or "(all)" for path in difference.not_compared)
         yield f"Not compared, because their types changed: {paths}"
     for split in difference.splits.values():
         yield from _notes(split)
@@ -139,7 +142,7 @@ def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureCo
         ):
             if path in values:
                 text = value_text(values[path], feature_at(tree, path), line_width() - len(path) - 8)
-                yield f"    {sign} {path}: {text}"
+                yield f"    {sign} {display_names(tree).get(path, path)}: {text}"
 
 
 def as_json(difference: DatasetDiff) -> dict[str, Any]:

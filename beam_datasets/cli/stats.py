@@ -33,7 +33,8 @@ from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, page
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
 from beam_datasets.statistics.summary import StatisticsRequest, prepare
-from beam_datasets.statistics.texts import SIZES, constant_size, number_text, share_text
+from beam_datasets.statistics.texts import SIZES, constant_size, is_bool, number_text, share_text
+from beam_datasets.statistics.texts import value_text as frequent_text
 
 MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one
@@ -272,7 +273,7 @@ def _frequent(feature: dict[str, Any]) -> str:
         labels = sorted(feature["labels"], key=lambda label: -label[2])
         top = [(name if name is not None else str(number), count) for number, name, count in labels if count]
     else:
-        top = [(value if isinstance(value, str) else number_text(value), n) for value, n in feature.get("top", ())]
+        top = [(v if isinstance(v, str) else frequent_text(v, feature), n) for v, n in feature.get("top", ())]
     about = "" if feature.get("top_exact", True) else "~"
     texts, width = [], 0
     for value, count in top[:_SHOWN]:
@@ -288,4 +289,5 @@ def _frequent(feature: dict[str, Any]) -> str:
 
 def _special_values(feature: dict[str, Any]) -> str:
     """Returns the counts of zeros, NaN, infinite and empty values on a line, such as "3 zero, 1 NaN"; '' for none."""
-    return ", ".join(f"{feature[key]:,} {name}" for key, name in COUNTS.items() if feature.get(key))
+    counts = COUNTS.items() if not is_bool(feature) else ()  # False is no zero
+    return ", ".join(f"{feature[key]:,} {name}" for key, name in counts if feature.get(key))

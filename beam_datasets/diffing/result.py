@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from beam_datasets.features.trees import display_names
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ class FeatureChange:
         return _FEATURE_CHANGES[self.kind][0]
 
     def __str__(self) -> str:
-        name = f"feature {self.path!r}" if self.path else "the features"
+        return self.describe({})
+
+    def describe(self, names: Mapping[str, str]) -> str:
+        """Returns the difference as a clause, with names for people: {name with slashes: name with dots}."""
+        name = f"feature {names.get(self.path, self.path)!r}" if self.path else "the features"
         return f"{name} {_FEATURE_CHANGES[self.kind][1]}: {self.text}"
 
 
@@ -262,8 +267,9 @@ def judge(
         features: differences in their features.
         splits: differences in the splits that were compared.
     """
+    names = {**display_names(new.features), **display_names(old.features)}
     reasons = [
-        *(Reason(change.needs, str(change)) for change in features),
+        *(Reason(change.needs, change.describe(names)) for change in features),
         *(
             reason
             for split in splits

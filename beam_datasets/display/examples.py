@@ -11,6 +11,7 @@ from beam_datasets.arguments import integer, shown
 from beam_datasets.display.html import MAX_FEATURES, batch_table, examples_table, features_table, paragraph
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
+from beam_datasets.features.trees import display_names
 
 
 @names_foreign_arguments("as_dataframe")
@@ -64,7 +65,8 @@ class Examples:
         """Returns the first examples as lines of text, one per example."""
         lines = []
         for number, example in enumerate(self.examples):
-            leaves = [f"{name}={shown(value)}" for name, value in _flatten_example(example)]
+            names = {} if self.features is None else display_names(self.features)
+            leaves = [f"{names.get(name, name)}={shown(value)}" for name, value in _flatten_example(example)]
             hidden = len(leaves) - MAX_FEATURES
             ellipsis = [f"... ({hidden:,} more)"] if hidden > 0 else []
             lines.append(f"{number}: " + ", ".join(leaves[:MAX_FEATURES] + ellipsis))

@@ -140,7 +140,7 @@ def _image(array: Any) -> str:
 
 def batch_table(batch: Any) -> Html:
     """Returns the arrays of a batch as rows: name, dtype, shape, and some of the values."""
-    leaves = [(path, value) for path, value, _ in leaves_with_features(batch)]
+    leaves = [(path.replace("/", "."), value) for path, value, _ in leaves_with_features(batch)]
     rows = [
         [path, getattr(value, "dtype", type(value).__name__), str(getattr(value, "shape", "")), _range_of(value)]
         for path, value in leaves[:MAX_FEATURES]

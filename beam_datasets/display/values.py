@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from beam_datasets.display.text import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
-from beam_datasets.features.trees import leaves_with_features, strip_sequences
+from beam_datasets.features.trees import display_names, leaves_with_features, strip_sequences
 
 _SHOWN = 8  # numbers of an array
 _MIN_WIDTH = 20  # characters of a value, however long its name is
 
 
 def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[str]:
-    """Yields a printable `path: value` for each feature of an example, nested ones with slashes in their paths."""
+    """Yields a printable `name: value` for each feature of an example, nested ones with dots in their names."""
+    names = display_names(feature)
     for path, value, leaf in leaves_with_features(example, feature):
-        name = printable(path)
+        name = printable(names.get(path, path))
         yield f"{name}: {printable(value_text(value, leaf, width - text_width(name) - 2))}"
 
 

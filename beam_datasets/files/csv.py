@@ -176,7 +176,7 @@ class Csv(RowsBuilder):
                 f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
             )
         for name, warning in self._text_warnings(guess):
-            if name not in self._specs:
+            if name not in self._specs and name not in self._known_types:  # those of a published version are decided
                 log.warning(warning)
         names_by_path = {file.path: names for file, names in headers.items()}
         return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)

@@ -65,7 +65,7 @@ def generate(
     publication = publishing.announce(info, info.data_dir, sharding=sharding, runner=workers.name, builder=builder)
     spill_dir = choose_spill_dir(workers, publication.staging_dir, payload=None, spill_dir=None)
     publication = replace(publication, spill_dir=spill_dir)
-    destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered)
+    destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered, features=info.features)
     libraries: set[str] = set()
     with publishing.staging(publication):
         publication = publishing.stage_inputs(publication, inputs)

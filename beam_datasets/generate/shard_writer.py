@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from beam_datasets import storage
 from beam_datasets.errors import DuplicateKeyError, LostExamplesError
 from beam_datasets.extras import Buffer
+from beam_datasets.features.trees import display_names, iter_nested_features, strip_sequences
 from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
@@ -88,6 +89,7 @@ class Destination:
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
         keyless: the splits whose indexes hold no sort keys, because these only decide an order.
+        features: the features of the examples, with which errors show them; None if they are not known.
     """
 
     directory: str
@@ -95,6 +97,7 @@ class Destination:
     ordered: bool = False
     ignore_duplicates: bool = False
     keyless: Collection[str] = ()
+    features: Any = None
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path for a shard that is written now; see `new_dir`."""
@@ -189,7 +192,7 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     raise DuplicateKeyError(
         f"{group.text}: two examples have the same key ({name}){count_note}. Keys decide the order and "
         f"must be unique; make them so, or keep one of each by --ignore_duplicates. The two examples:"
-        f"\n  {show(one)}\n  {show(other)}",
+        f"\n  {show(one, destination.features)}\n  {show(other, destination.features)}",
         split=group.split,
         key=integer,
         sort_key=number.to_bytes(16, "big") if integer is None else None,
@@ -246,8 +249,13 @@ def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
     return Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered)
 
 
-def show(record: bytes, limit: int = 300) -> str:
+def show(record: bytes, tree: Any = None, limit: int = 300) -> str:
     """Returns a record's content in about `limit` characters: short features first, because they distinguish examples.
+
+    Args:
+        record: the record.
+        tree: its features, which have the names for people, and say what is a bool; None if they are not known.
+        limit: greatest number of characters.
 
     >>> show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
     "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"
@@ -256,8 +264,19 @@ def show(record: bytes, limit: int = 300) -> str:
         features = example_format.parse(record)
     except ValueError:
         return _show_value(record)
-    text = ", ".join(sorted((f"{name}: {_show_values(values)}" for name, values in features.items()), key=len))
+    names = {} if tree is None else display_names(tree)
+    bools = {path for path, _, leaf in ([] if tree is None else iter_nested_features(tree)) if _is_bool(leaf)}
+    texts = (
+        f"{names.get(path, path)}: {_show_values([bool(value) for value in values] if path in bools else values)}"
+        for path, values in features.items()
+    )
+    text = ", ".join(sorted(texts, key=len))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _is_bool(feature: Any) -> bool:
+    """Returns whether the values of a feature are bools, which a record has as integers."""
+    return getattr(strip_sequences(feature), "dtype", None) == np.bool_
 
 
 def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:

@@ -60,6 +60,8 @@ from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
+NOT_TAKEN = "not taken; --take_changed (take_changed=True) takes them"
+"""End of the note of `build_sources` on files that have changed."""
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"
 _DATA_FILE = re.compile(r".*\.(csv|tsv|jsonl?|parquet|txt|tfrecord)(\.\w+)?", re.IGNORECASE)
@@ -243,7 +245,8 @@ def plan_append(
     info = _join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
     published_splits = parent.info.splits
-    _check_known(() if options.new_splits else merged, parent.info)
+    wanted = {} if options.split is None else named_splits(options.split, parent)  # also if nothing is new
+    _check_known(() if options.new_splits else {**merged, **wanted}, parent.info)
     rules = {name: _rules(name, parts, name in published_splits) for name, parts in merged.items()}
     runs = {name: [run for split in splits for run in split.runs] for name, splits in merged.items()}
     to_delete = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
@@ -817,7 +820,7 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
     if builder.published_splits:
         notes.append(f"new rows are split as those of {parent.version}: {builder.published_splits}")
     if changed:
-        way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
+        way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     return notes
 

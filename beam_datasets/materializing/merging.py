@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets import storage
+from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import tfrecord
@@ -306,7 +306,8 @@ class KeyRanges:
             run_number = int(np.searchsorted(ends, position, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
-            texts.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
+            tree = catalog.read_features(storage.join(storage.dirname(run.files.filename(0)), catalog.FEATURES_FILE))
+            texts.append((run.example(index), show(_read_framed(merge, position)[12:-4], tree)))
         high, low = merge.keys[merge.order[first]].tolist()
         number = high << 64 | low
         are_integers = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts

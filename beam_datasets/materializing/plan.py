@@ -579,6 +579,8 @@ def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan,
         chain.from_iterable(read),
         [split.name for split in job.splits],
         job.sharding,
-        Destination(publication.staging_dir, publication.info.name, keyless=keyless),
+        Destination(
+            publication.staging_dir, publication.info.name, keyless=keyless, features=publication.info.features
+        ),
         spill_dir,
     )

@@ -289,7 +289,7 @@ def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     counts: dict[str, dict[int, int]] = {}
     for index, feature in enumerate(feature_parts.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
-        top = [(value_text(value), count) for value, count in (feature or {}).get("top", ())]
+        top = [(value_text(value, feature), count) for value, count in (feature or {}).get("top", ())]
         for name, count in labels or top[:_TOP]:
             counts.setdefault(name, {})[index] = counts.get(name, {}).get(index, 0) + count
         for name, count in top[_TOP:]:  # of what is among the first of another slice

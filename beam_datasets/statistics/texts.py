@@ -22,11 +22,23 @@ def constant_size(feature: dict[str, Any]) -> str:
     return "x".join(str(size["min"]) for size in sizes) if constant else ""
 
 
-def value_text(value: Any) -> str:
-    """Returns a frequent value as one line: a text with visible line feeds and tabs, or a number."""
+def value_text(value: Any, feature: Mapping[str, Any] | None = None) -> str:
+    """Returns a frequent value as one line: a text with visible line feeds and tabs, a number, or a bool.
+
+    Args:
+        value: the value; that of a bool is 0 or 1.
+        feature: the statistics of its feature, which has its type; None if it is not known.
+    """
+    if feature is not None and is_bool(feature):
+        return str(bool(value))
     if isinstance(value, str):
         return value.replace("\n", "\u23ce").replace("\t", "\u21e5") or "(empty)"
     return number_text(value)
+
+
+def is_bool(feature: Mapping[str, Any]) -> bool:
+    """Returns whether the values of a feature are bools, from its statistics."""
+    return str(feature.get("type", "")).startswith("bool")
 
 
 def distinct_text(feature: dict[str, Any]) -> str:

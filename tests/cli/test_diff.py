@@ -57,7 +57,7 @@ train, removed
     - box: [3.0, -3.0]
     - id: 3
     - label: 0 (cat)
-    - parts/name: []
+    - parts.name: []
     - parts/size: []
     - text: 'pet 3'
 
@@ -66,7 +66,7 @@ train, added
     + box: [20.0, -20.0]
     + id: 20
     + label: 2 (owl)
-    + parts/name: ['part 0', 'part 1']
+    + parts.name: ['part 0', 'part 1']
     + parts/size: [0, 1]
     + text: 'pet 20'
 

@@ -133,7 +133,7 @@ def test_head_shows_examples_in_dataset_order(pets, run):
 def test_head_of_every_feature(run):
     code, out, err = run("head", MANY, "--count", 12)
     assert (code, err) == (0, "")
-    for line in ("label: 2 (fish)", "text: 'text é 2'", "opt: none", "objs/cls: [1 (y), 1 (y)]", "nest/s: 's2'"):
+    for line in ("label: 2 (fish)", "text: 'text é 2'", "opt: none", "objs.cls: [1 (y), 1 (y)]", "nest.s: 's2'"):
         assert f"  {line}\n" in out
     assert re.search(r"  image: uint8 \(3, 4, 3\), \d+ to \d+\n", out)
     assert max(map(len, out.splitlines())) <= 100

@@ -1,0 +1,92 @@
+"""What commands print of nested names, bools and appended files, from files to the published version."""
+
+import json
+import os
+
+import pytest
+
+import beam_datasets as bd
+
+CSV = ["--from", "csv", "--pattern", "*.csv"]
+
+
+@pytest.fixture
+def orders(tmp_path, monkeypatch, run):
+    """The current directory, with a dataset of nested rows and one of CSV rows in `data`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", "data")
+    rows = [{"id": i, "paid": i % 2 == 0, "product": {"title": f"p{i}", "used": i < 2}} for i in range(4)]
+    (tmp_path / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "rows.csv").write_text("id,code,ok\n1,a,true\n2,b,false\n3,c,true\n")
+    assert run("build", "jsonl", "--name", "orders", "--pattern", "orders.jsonl", "--key", "id")[0] == 0
+    assert run("build", "csv", "--name", "rows", "--pattern", "*.csv", "--key", "id")[0] == 0
+    return tmp_path
+
+
+def test_nested_names_have_dots(orders, run):
+    _, out, _ = run("head", "orders", "-n", "1")
+    assert "\n  product.title: 'p" in out
+    assert "\n  product.used: " in out
+    ds = bd.load("orders", split="train")
+    assert "product.title=" in repr(bd.show_examples(ds))
+    assert "product.title" in ds.batch(2)._repr_html_()
+    for form in (out, repr(bd.show_examples(ds)), ds.batch(2)._repr_html_()):
+        assert "product/title" not in form
+    rows = [{"id": i, "paid": True, "product": {"title": f"q{i}", "used": i < 2, "new": 1}} for i in range(4)]
+    (orders / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    args = ["--name", "orders", "--pattern", "orders.jsonl", "--key", "id", "--version", "2.0.0"]
+    assert run("build", "jsonl", *args)[0] == 0
+    _, out, _ = run("diff", "orders:1.0.0", "orders:2.0.0")
+    assert "\n  + product.new: " in out
+    assert "    - product.title: 'p" in out
+    assert "product/" not in out
+
+
+def test_bools_are_shown_as_bools(orders, run):
+    _, out, _ = run("stats", "orders")
+    assert "\npaid          False 50.0%, True 50.0%\n" in out
+    assert "2 zero" not in out
+    assert run("stats", "orders", "--html", "page.html")[0] == 0
+    page = (orders / "page.html").read_text()
+    assert ">False<" in page
+    assert ">True<" in page
+    (orders / "more.csv").write_text("id,code,ok\n1,x,false\n")
+    code, _, err = run("append", "rows", *CSV)
+    assert code == 1
+    for ok, letter in ((True, "a"), (False, "x")):
+        line = next(line for line in err.splitlines() if f"code: {letter!r}" in line)
+        assert f"ok: {ok}" in line
+    (orders / "twice.jsonl").write_text('{"id": 1, "a": {"b": true}}\n{"id": 1, "a": {"b": false}}\n')
+    code, _, err = run("build", "jsonl", "--name", "twice", "--pattern", "twice.jsonl", "--key", "id")
+    assert code == 1
+    assert "a.b: True" in err
+    assert "a.b: False" in err
+
+
+def test_published_columns_are_not_said_to_become_text(orders, run, caplog):
+    (orders / "more.csv").write_text("id,code,ok\n" + "".join(f"{i},{i},true\n" for i in range(10, 17)) + "20,x,true\n")
+    code, out, _ = run("append", "rows", *CSV)
+    assert (code, "Published in" in out) == (0, True)
+    assert "becomes text" not in caplog.text
+    assert run("build", "csv", "--name", "others", "--pattern", "more.csv")[0] == 0
+    assert "column 'code' becomes text" in caplog.text
+
+
+def test_split_is_checked_if_nothing_is_new(orders, run):
+    code, _, err = run("append", "rows", *CSV, "--split", "nonsense")
+    assert (code, "expected a split that it has (train), got 'nonsense'" in err) == (1, True)
+    for value in ("train=80%", "train=data/*.csv", "50%"):
+        code, _, err = run("append", "rows", *CSV, "--split", value)
+        assert (code, f"are given by --splits here: --splits {value}" in err) == (2, True)
+    code, out, _ = run("append", "rows", *CSV, "--split", "train=train[:80%]")
+    assert (code, "Nothing changes" in out) == (0, True)
+
+
+def test_nothing_is_said_to_be_published_of_files_that_were_not_taken(orders, run):
+    _, out, _ = run("append", "rows", *CSV)
+    assert "1.0.0 has all of it. Nothing was published." in out
+    (orders / "rows.csv").write_text("id,code,ok\n1,a,true\n2,b,false\n3,c,true\n4,d,true\n")
+    os.utime(orders / "rows.csv", (1, 1))
+    _, out, _ = run("append", "rows", *CSV)
+    assert "has all of it" not in out
+    assert "no file is new, and those that have changed were not taken. Nothing was published." in out
