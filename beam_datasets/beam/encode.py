@@ -142,7 +142,8 @@ class EncodePairs(beam.DoFn):
         try:
             return self._encoder.add(key, example)
         except BeamDatasetsError as error:
-            tell_facts(error)
+            if self._transport.tells_facts:
+                tell_facts(error)
             raise
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -331,7 +332,7 @@ class _EncodeUnits(beam.DoFn):
                         yield from outputs
         except Exception as error:
             self._reporting.close()
-            if isinstance(error, BeamDatasetsError):
+            if isinstance(error, BeamDatasetsError) and self._transport.tells_facts:
                 tell_facts(error)
             raise
         self._encoded.inc()

@@ -65,6 +65,8 @@ class Transport:
         merge_limits: limits for merging spilled blocks; inline blocks are never merged.
         many_machines: whether the engine is made for many machines, and datasets of many shards.
         large_bundles: whether a bundle contains all elements of a stage on one worker, and is retried as a whole.
+        tells_facts: whether errors of workers carry their facts as text, because this package shows them; False in a
+            pipeline of the user, who would read that text.
     """
 
     spill_dir: str | None
@@ -72,6 +74,7 @@ class Transport:
     merge_limits: MergeLimits
     many_machines: bool
     large_bundles: bool
+    tells_facts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +93,14 @@ class Engine(Workers):
     waits: bool = True
     inherits: bool = True
 
-    def transport(self, spill_dir: str | None, requested: EngineOptions) -> Transport:
-        """Returns the transport of records on this engine, to a spill directory or inline."""
+    def transport(self, spill_dir: str | None, requested: EngineOptions, *, tells_facts: bool = False) -> Transport:
+        """Returns the transport of records on this engine, to a spill directory or inline; see `Transport`."""
         if spill_dir is None:
             limits, block_size = MergeLimits(max_levels=0), INLINE_BLOCK_SIZE
         else:
             limits, block_size = ONE_MACHINE if self.local else MergeLimits(), SPILLED_BLOCK_SIZE
-        return Transport(spill_dir, requested.block_size or block_size, limits, not self.local, self.buffers_bundles)
+        size = requested.block_size or block_size
+        return Transport(spill_dir, size, limits, not self.local, self.buffers_bundles, tells_facts)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:

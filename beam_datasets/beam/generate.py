@@ -65,7 +65,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
     """
     engine, publication, resumable = prepare(builder, options)
     spilled = publication.spill_dir
-    transport = engine.transport(spilled, options.engine)
+    transport = engine.transport(spilled, options.engine, tells_facts=True)
 
     def build(pipeline: beam.Pipeline) -> int | None:
         """Applies the transforms; returns the number of units to read, None if a transform is the source."""

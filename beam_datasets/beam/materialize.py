@@ -155,7 +155,8 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
         publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
-        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, options))
+        transport = engine.transport(publication.spill_dir, options, tells_facts=True)
+        _flow(pipeline, job, publication_with_inputs, transport)
 
     run_publishing(engine, publication, build, progress)
     return publication.target

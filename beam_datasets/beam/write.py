@@ -294,8 +294,9 @@ def write_blocks(
         ordered=sharding.ordered,
         ignore_duplicates=sharding.ignore_duplicates,
         keyless=keyless,
+        features=publication.info.features,
     )
-    write = _WriteGroup(destination, publication.shard_records)
+    write = _WriteGroup(destination, publication.shard_records, tells_facts=transport.tells_facts)
     routed, merges = _route_blocks(blocks, plan, transport)
     written = (
         routed
@@ -549,8 +550,11 @@ class _Merge(_Route):
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
 
-    def __init__(self, destination: shard_writer.Destination, records: ShardRecords | None) -> None:
+    def __init__(
+        self, destination: shard_writer.Destination, records: ShardRecords | None, *, tells_facts: bool
+    ) -> None:
         self._destination = destination
+        self._tells_facts = tells_facts
         self._records = records
         self._reused = Metrics.counter("beam_datasets", "shards_reused")
         self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
@@ -572,7 +576,8 @@ class _WriteGroup(beam.DoFn):
             try:
                 written = shard_writer.write_group(group, element[1], self._destination)
             except BeamDatasetsError as error:
-                tell_facts(error)
+                if self._tells_facts:
+                    tell_facts(error)
                 raise
             if self._records:
                 self._records.save(element[0], plan, written)

@@ -198,3 +198,10 @@ def test_on_many_machines_several_workers_merge_the_counts_of_a_split(tmp_path, 
     _ = pipeline | beam.Create([]) | WriteDataset("words", FEATURES, data_dir=tmp_path, shared_disk=True)
     names = [part.unique_name for part in pipeline.to_runner_api().components.transforms.values()]
     assert any("/CountParts" in name for name in names) == (runner != "FnApiRunner")
+
+
+@pytest.mark.parametrize("rows", [[(1, {"n": "x", "word": "a"})], [*pairs(0, 3), *pairs(2, 5)]])
+def test_errors_in_a_pipeline_of_the_user_are_sentences(tmp_path, rows):
+    with pytest.raises(Exception, match=r"n: 'x' is text; expected int64|the same key") as caught, local() as pipeline:
+        pipeline | beam.Create(rows) | WriteDataset("words", FEATURES, data_dir=tmp_path)
+    assert "[facts" not in str(caught.value)
