@@ -17,6 +17,7 @@ import os
 import pathlib
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -199,7 +200,8 @@ def as_numpy(dataset: Any) -> Any:
     does what is none of these: the datasets of this package, whose values are NumPy's already.
     """
     if isinstance(dataset, Mapping):
-        return {key: as_numpy(value) for key, value in dataset.items()}
+        kind: Any = OrderedDict if isinstance(dataset, OrderedDict) else dict  # as TensorFlow Datasets keeps it
+        return kind((key, as_numpy(value)) for key, value in dataset.items())
     if isinstance(dataset, tuple) and hasattr(dataset, "_fields"):
         return type(dataset)(*map(as_numpy, dataset))
     if type(dataset) in (list, tuple):

@@ -1,5 +1,6 @@
 """Names that code written for TensorFlow Datasets uses beside builders: features, decoders, configs, mocks."""
 
+import collections
 import copy
 import io
 import operator
@@ -77,6 +78,9 @@ def test_as_numpy_can_be_iterated_twice_and_converts_nests() -> None:
     assert (type(pair[0]), int(pair[0].a), int(pair[0].b[0]), pair[1]) == (Pair, 1, 2, None)
     values = {"x": np.int64(1), "text": b"a"}
     assert tfds.as_numpy(values) == values
+    ordered = collections.OrderedDict(b=FakeTensor(1), a=FakeTensor(2))
+    assert list(tfds.as_numpy(ordered).items()) == [("b", 1), ("a", 2)]
+    assert type(tfds.as_numpy(ordered)) is collections.OrderedDict
 
 
 # ------------------------------------------------------------------------------------------- encode_example and others

@@ -16,6 +16,7 @@ from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.translation import TranslationVariableLanguages
+from beam_datasets.features.trees import steps_by_name
 from beam_datasets.features.wrapped import Wrapped
 
 
@@ -171,8 +172,8 @@ class PartialDecoding(Replacement):
     """Selection of the features to decode; the others are not read.
 
     Attributes:
-        features: a set or list of names, or a dict from names to True, False, a feature (which must fit the
-            dataset's), or a nested specification of the same form.
+        features: a set or list of names, nested ones with dots as 'product.title'; or a dict from names to True, False,
+            a feature (which must fit the dataset's), or a nested specification of the same form.
         decoders: a nest of decoders for some of the selected features; None for no decoders.
     """
 
@@ -271,10 +272,35 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         raise ValueError(
             f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(selected)}"
         )
+    selected = _nest(selected, feature)
     feature.check_names(selected, path, "partial decoding")
     return feature.with_features(
         {name: select(feature[name], child, join(path, name)) for name, child in selected.items()}
     )
+
+
+def _nest(spec: dict[Any, Any], features: FeaturesDict) -> dict[Any, Any]:
+    """Returns a specification in which names with dots or slashes are nests: {'a': {'b': True}} for {'a.b': True}.
+
+    >>> _nest({"a.b": True, "c": True}, FeaturesDict({"a": {"b": np.int64}, "c": np.int64}))
+    {'c': True, 'a': {'b': True}}
+    """
+    nested = {name: child for name, child in spec.items() if name in features}
+    steps_of = steps_by_name(features) if len(nested) < len(spec) else {}
+    for name in [name for name in spec if name not in features]:
+        *steps, last = steps_of.get(name, (name,))
+        inner = nested
+        for step in steps:
+            child = inner.get(step, {})
+            if isinstance(child, (list, tuple, set, frozenset)):
+                child = dict.fromkeys(child, True)
+            if not isinstance(child, dict):  # the whole feature is selected already
+                break
+            inner[step] = dict(child)
+            inner = inner[step]
+        else:
+            inner[last] = spec[name]
+    return nested
 
 
 def _check_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:

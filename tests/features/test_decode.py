@@ -124,7 +124,11 @@ def test_partial_decoding_does_not_look_at_the_rest():
     [
         ({"partial": {"nope"}}, ValueError, r"names \['nope'\]; the features are"),
         ({"partial": {"imgae"}}, ValueError, "Did you mean 'image'"),
-        ({"partial": {"meta/deep"}}, ValueError, r"A feature below another is named in a dict of its own, as in \{"),
+        (
+            {"decoders": {"meta/deep": decode.SkipDecoding()}},
+            ValueError,
+            r"A feature below another is named in a dict of its own, as in \{",
+        ),
         ({"decoders": {"box": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes"),
         ({"decoders": {"crop": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes/crop'. A feature below"),
         ({"partial": {"meta": {"nope"}}}, ValueError, r"below meta names \['nope'\]"),
@@ -148,3 +152,22 @@ def test_nested_datasets_of_unequal_columns_are_refused():
     record = example.serialize({"d/x": [1, 2], "d/y": [1]})
     with pytest.raises(FeatureError, match="different numbers of items"):
         F.compile_decoder(features)(record)
+
+
+@pytest.mark.parametrize(
+    ("names", "nest"),
+    [
+        (["id", "meta.text"], {"id": True, "meta": {"text"}}),
+        (["meta/text", "meta.deep.x"], {"meta": {"text": True, "deep": {"x"}}}),
+        ({"meta": ["text"], "meta.deep.x": True}, {"meta": {"text": True, "deep": True}}),
+        ({"boxes.box"}, {"boxes": {"box"}}),
+        (["meta", "meta.text"], ["meta"]),
+        ({"id": True, "meta.text": False}, ["id"]),
+    ],
+)
+def test_partial_decoding_takes_names_with_dots(names, nest):
+    given = dict(names) if isinstance(names, dict) else names
+    assert repr(decode.select(FEATURES, decode.PartialDecoding(names))) == repr(decode.select(FEATURES, nest))
+    assert names == given
+    with pytest.raises(ValueError, match=r"names \['meta\.txt'\]"):
+        decode.select(FEATURES, ["meta.txt"])
