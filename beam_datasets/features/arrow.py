@@ -120,6 +120,8 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         files = pa.array(list(values), pa.binary())
         paths = pa.nulls(len(files), pa.string())
         return pa.StructArray.from_arrays([files, paths], ["bytes", "path"], mask=files.is_null())
+    if _is_plain_numbers(column, values):
+        return pa.array(values)  # of the column's type; without a copy
     kind = arrow_type(pa, column)
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
         items = list(values) if _is_arrow_ready(column) else [_to_arrow_value(column, value, name) for value in values]
@@ -136,6 +138,13 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
     for length in reversed(values.shape[1:]):
         array = pa.FixedSizeListArray.from_arrays(array, length)
     return array.cast(kind)
+
+
+def _is_plain_numbers(column: Column, values: Any) -> bool:
+    """Returns whether values are an array of one number for each example, of the dtype of their Arrow column."""
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or not is_number(column):
+        return False
+    return isinstance(column, Values) and values.dtype == column.dtype and column.dtype.kind != "V"
 
 
 def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
