@@ -116,6 +116,10 @@ class Replacement(abc.ABC):
         """Returns the connector that decodes the stored form of `feature`."""
 
 
+Decoders: TypeAlias = "Replacement | Mapping[str, Decoders] | None"
+"""One decoder, or a selection, for a feature; or decoders by the names of the features in it; None for its own."""
+
+
 @dataclass(frozen=True, repr=False)
 class FeatureConnector(abc.ABC):
     """One field of an example: its values, and the lists of a record that store them.
@@ -295,7 +299,7 @@ class FeatureConnector(abc.ABC):
         other_lists = example.parse(record) if len(native_kinds) < len(kinds) else {}
         return self.decoder(name)(other_lists | parse_lists(record, native_kinds))
 
-    def with_decoders(self, decoders: Any, path: str = "") -> FeatureConnector:
+    def with_decoders(self, decoders: Decoders, path: str = "") -> FeatureConnector:
         """Returns the feature with decoders in place of connectors.
 
         Args:

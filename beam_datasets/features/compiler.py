@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector, to_feature
+from beam_datasets.features.base import Decoders, FeatureConnector, to_feature
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import select
 from beam_datasets.features.features_dict import FeaturesDict
@@ -50,7 +50,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
     return encode
 
 
-def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) -> Callable[[Buffer], Any]:
+def compile_decoder(feature: Any, *, decoders: Decoders = None, partial: Any = None) -> Callable[[Buffer], Any]:
     """Returns the function from a record to its example: NumPy values, in the structure of the features.
 
     Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
@@ -71,7 +71,7 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
+def select_decoded(feature: Any, decoders: Decoders = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
 
     Args:

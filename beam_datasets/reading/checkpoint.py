@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import StateError
@@ -32,6 +32,16 @@ MAX_UNFINISHED = 100
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _MAX_PART = 120  # characters of a part of a fingerprint; longer parts are shortened
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
+
+
+class Identity(TypedDict):
+    """The arguments of `fingerprint` that identify the data of a reader, as opposed to its operations."""
+
+    dataset: str
+    version: str
+    digest: str
+    slices: Sequence[tuple[str, int, int]]
+    read_config: Mapping[str, int | str]
 
 
 def fingerprint(

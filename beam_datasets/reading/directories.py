@@ -28,7 +28,8 @@ class _Pool(ShardPool):
     def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
         """Returns the function from the file name of a shard to its name in `tfds_id`.
 
-        The name begins at the last folder that differs between the directories of the runs.
+        The name begins at the last folder that differs between the directories of the runs. For the runs of a slice in
+        'monday/1.0.0/a' and 'tuesday/1.0.0/b' it converts the former to 'monday/1.0.0/a'.
         """
         folders = {storage.dirname(instructions.filename(run)) for run in range(len(instructions))}
         if len(folders) < 2:
@@ -125,7 +126,7 @@ def builder_from_directories(builder_dirs: Iterable[str | os.PathLike[str]]) -> 
 
 
 def _check_equal(first: ReadOnlyBuilder, other: ReadOnlyBuilder) -> None:
-    """Checks that the examples of two directories can be in one dataset.
+    """Checks that the examples of the directories of two builders can be in one dataset.
 
     Raises:
         ValueError: the directories differ in features or in `disable_shuffling`.
@@ -171,7 +172,12 @@ def _merge_split(name: str, root: str, builders: list[ReadOnlyBuilder]) -> Split
 
 
 def _merge_ascents(name: str, builders: list[ReadOnlyBuilder]) -> Iterable[Ascent]:
-    """Yields the ascents of a split of several directories, with `start` counted from the first one."""
+    """Yields the ascents of a split of several directories, with `start` counted from the first directory.
+
+    Args:
+        name: name of the split.
+        builders: the builder of each directory that has the split.
+    """
     start = 0
     for builder in builders:
         yield from (replace(ascent, start=start + ascent.start) for ascent in builder.ascents(name))

@@ -14,7 +14,7 @@ import numpy as np
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.features.trees import find_difference
-from beam_datasets.reading.checkpoint import fingerprint
+from beam_datasets.reading.checkpoint import Identity, fingerprint
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
 from beam_datasets.reading.index.mixture import MAX_BLOCK, Mixture, Pattern, Schedule, quotas_of
@@ -108,8 +108,8 @@ def mix(
     if stop not in STOPS:
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
-    identities = [_identity_of(source) for source in datasets]
-    titles = _name_sources(identities, names, need_unique=source_key is not None)
+    fingerprints = [_fingerprint_of(source) for source in datasets]
+    titles = _name_sources(fingerprints, names, need_unique=source_key is not None)
     for dataset, title in zip(datasets, titles):
         _check_source(dataset, title)
     patterns = tuple(Pattern(quotas_of(stage), seed) for _, stage in stages)
@@ -117,12 +117,12 @@ def mix(
     pattern = patterns[0] if len(patterns) == 1 else Schedule(starts, patterns)
     quotas = zip(*(pattern.quotas for pattern in patterns))
     parts = [
-        [f"{title}={'/'.join(map(str, quota))}", identity["operations"]]
-        for title, quota, identity in zip(titles, quotas, identities)
+        [f"{title}={'/'.join(map(str, quota))}", source_fingerprint["operations"]]
+        for title, quota, source_fingerprint in zip(titles, quotas, fingerprints)
     ]
     at = f", schedule={list(starts)}" if len(starts) > 1 else ""
     text = f"mix({', '.join(' | '.join(filter(None, words)) for words in parts)}{at}, seed={seed}, stop={stop})"
-    mixed_identity = _merge_identities(datasets, identities)
+    mixed_identity = _merge_identities(datasets, fingerprints)
     if not all(isinstance(source, Dataset) for source in datasets):
         if stop == "all" and not all(stages[-1][1]):
             raise ValueError(
@@ -139,25 +139,25 @@ def mix(
     return Dataset(operation, steps, source=None, lookup=None, identity=mixed_identity)
 
 
-def _identity_of(source: Source) -> dict[str, str]:
+def _fingerprint_of(source: Source) -> dict[str, str]:
     """Returns the fingerprint of a source."""
     if isinstance(source, Stream):
         return source._fingerprint()
     return fingerprint(**source._identity, operations=source._operation.texts)
 
 
-def _merge_identities(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Returns the keyword arguments of `fingerprint` for a mixture, except `operations`.
+def _merge_identities(sources: Sequence[Source], fingerprints: Sequence[Mapping[str, str]]) -> Identity:
+    """Returns the identity of the data of a mixture.
 
     Args:
         sources: the sources of the mixture.
-        identities: the fingerprint of each source.
+        fingerprints: the fingerprint of each source.
     """
     bases = [source._base if isinstance(source, Stream) else source for source in sources]
     return {
-        "dataset": " + ".join(identity["dataset"] for identity in identities),
-        "version": " + ".join(identity["version"] for identity in identities),
-        "digest": hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
+        "dataset": " + ".join(parts["dataset"] for parts in fingerprints),
+        "version": " + ".join(parts["version"] for parts in fingerprints),
+        "digest": hashlib.sha256(json.dumps(fingerprints, sort_keys=True).encode()).hexdigest(),
         "slices": [slice_text for base in bases for slice_text in base._identity["slices"]],
         "read_config": {
             f"{i}.{name}": value
@@ -169,6 +169,10 @@ def _merge_identities(sources: Sequence[Source], identities: Sequence[Mapping[st
 
 def _check_source(source: Source, title: str) -> None:
     """Checks that a source can be mixed.
+
+    Args:
+        source: the source.
+        title: its name, for errors.
 
     Raises:
         ValueError: the source is empty, or has `parallel()`, or is a stream with `repeat()`.
@@ -251,6 +255,10 @@ def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
 
     A source that is missing in a dict of weights has weight 0.
 
+    Args:
+        weights: a list of numbers, or a dict from sources to numbers.
+        datasets: the sources of the mixture.
+
     Raises:
         TypeError: a weight is not a number.
         ValueError: a weight is out of range, or belongs to no source, or their number differs.
@@ -297,7 +305,11 @@ def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]
 
 
 def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list[float]]]:
-    """Checks a schedule and returns its pairs (position, weights).
+    """Checks a schedule and returns its pairs (position, weight of each source).
+
+    Args:
+        schedule: the argument of `mix`.
+        datasets: the sources of the mixture.
 
     Raises:
         TypeError: an item has another type.
@@ -323,12 +335,12 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
 
 
 def _name_sources(
-    identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, need_unique: bool
+    fingerprints: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, need_unique: bool
 ) -> list[str]:
     """Returns a name for each source: the given names, or those of the datasets, with their slices if not unique.
 
     Args:
-        identities: fingerprint of each source.
+        fingerprints: fingerprint of each source.
         names: the argument of `mix`.
         need_unique: whether default names must be unique.
 
@@ -340,12 +352,12 @@ def _name_sources(
         source_names = list(names)
         if not all(isinstance(name, str) for name in source_names):
             raise TypeError(f"names must be a str for each source, got {source_names!r}.")
-        if len(source_names) != len(identities):
-            raise ValueError(f"names must be one for each of {len(identities)} sources, got {len(source_names)}.")
+        if len(source_names) != len(fingerprints):
+            raise ValueError(f"names must be one for each of {len(fingerprints)} sources, got {len(source_names)}.")
     else:
-        source_names = [identity["dataset"] for identity in identities]
+        source_names = [parts["dataset"] for parts in fingerprints]
         if len(set(source_names)) < len(source_names):
-            source_names = [f"{identity['dataset']}:{identity['slices']}" for identity in identities]
+            source_names = [f"{parts['dataset']}:{parts['slices']}" for parts in fingerprints]
     if len(set(source_names)) < len(source_names) and (need_unique or names is not None):
         raise ValueError(f"names must differ, got {source_names!r}. Give mix(..., names=[...]).")
     return source_names

@@ -31,6 +31,7 @@ from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.reading.checkpoint import Identity
 from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Decode
@@ -304,7 +305,7 @@ class ReadOnlyBuilder:
             for instruction in selected.parts
             for rules, start, stop in between(self.ascents(instruction.splitname), instruction.start, instruction.stop)
         ]
-        identity = {
+        identity: Identity = {
             "dataset": "/".join(filter(None, (info.name, info.config_name))),
             "version": str(info.version),
             "digest": self.digest,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.extras import Self
 from beam_datasets.reading.elements.transforms import (
@@ -19,6 +19,9 @@ from beam_datasets.reading.elements.transforms import (
 from beam_datasets.reading.index.transforms import Batches, Operation
 from beam_datasets.reading.lookup import Lookup
 from beam_datasets.reading.records.source import Source
+
+if TYPE_CHECKING:
+    from beam_datasets.reading.checkpoint import Identity
 
 _COMPILED = ("decode_one", "decode_many", "program")  # cached properties that are not pickled, but computed again
 
@@ -36,7 +39,7 @@ class ReadPlan:
         *,
         source: Source | None,
         lookup: Lookup | None,
-        identity: Mapping[str, Any],
+        identity: Identity,
     ) -> None:
         """Creates a plan; users call `builder.as_dataset`.
 
@@ -45,13 +48,13 @@ class ReadPlan:
             steps: the transforms from records to elements.
             source: the source of the records, without operations; None for a mixture.
             lookup: key lookup in the source; None for a mixture.
-            identity: the arguments of `checkpoint.fingerprint`, except `operations`.
+            identity: the data that are read, for fingerprints.
         """
         self._operation = operation
         self._steps = steps
         self._source = source
         self._lookup = lookup
-        self._identity = dict(identity)
+        self._identity = identity
         self._processes: int | None = None
         self._threads: int | None = None
 

@@ -18,7 +18,7 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
 from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.blocks import growing_sizes
-from beam_datasets.reading.checkpoint import parse_number
+from beam_datasets.reading.checkpoint import Identity, parse_number
 from beam_datasets.reading.elements.links import Item
 from beam_datasets.reading.elements.transforms import Map, Step
 from beam_datasets.reading.index.division import MAX_POSITION
@@ -55,7 +55,7 @@ class StreamMixture:
         sources: Sequence[Stream],
         pattern: Pattern | Schedule,
         stop: str,
-        identity: Mapping[str, Any],
+        identity: Identity,
         text: str,
         *,
         source_key: str | None = None,
@@ -67,7 +67,7 @@ class StreamMixture:
             sources: the streams, at least one.
             pattern: the source of each position; it has the same number of sources.
             stop: condition that ends an epoch: "first" source has ended, "all" sources have ended, or "never".
-            identity: the arguments of `checkpoint.fingerprint`, except `operations`.
+            identity: the data of all streams, for fingerprints.
             text: description of the mixture, for a state's fingerprint.
             source_key: name of the feature for the name of the source; None for no such feature.
             names: names of the sources.
@@ -77,7 +77,7 @@ class StreamMixture:
         self.stop = stop
         self.source_key = source_key
         self.names = tuple(names)
-        self._identity = dict(identity)
+        self._identity = identity
         self._operation = Ordered((text,))
 
     @property

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, FeatureValueError
+from beam_datasets.features.base import Decoders, FeatureConnector
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import compile_decoder, select_decoded
 from beam_datasets.features.features_dict import FeaturesDict
@@ -188,7 +189,7 @@ def _pair_with_locations(item: Any, location: Any) -> Iterator[tuple[Any, Locati
         yield from _pair_with_locations(inner_item, inner_location)
 
 
-def decoding_check(features: Any, decoders: Any = None) -> Check:
+def decoding_check(features: FeatureConnector, decoders: Decoders = None) -> Check:
     """Returns a function that decodes a record entirely, and raises an ExampleError or a FeatureError if it cannot.
 
     Args:
@@ -199,7 +200,7 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
     return lambda record: touch(decode(record))
 
 
-def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]], bool] | None:
+def block_check(features: FeatureConnector, decoders: Decoders = None) -> Callable[[list[Buffer]], bool] | None:
     """Returns a predicate: whether every record of a list decodes.
 
     Args:
@@ -238,7 +239,7 @@ class Undecoded:
         return f"does not decode: {self.problem}"
 
 
-def tolerant_decoder(features: Any) -> Callable[[Buffer], Any]:
+def tolerant_decoder(features: FeatureConnector) -> Callable[[Buffer], Any]:
     """Returns a function from a record to its example, with an `Undecoded` in place of each value that does not decode.
 
     If a record does not decode, each feature that is not in a sequence is decoded separately.
@@ -262,7 +263,7 @@ def tolerant_decoder(features: Any) -> Callable[[Buffer], Any]:
     return decode_example
 
 
-def _partial_decoder(features: Any, path: tuple[str, ...]) -> Callable[[Buffer], Any]:
+def _partial_decoder(features: FeatureConnector, path: tuple[str, ...]) -> Callable[[Buffer], Any]:
     """Returns a function from a record to the value of one feature, or to an `Undecoded`.
 
     The features of a `FeaturesDict` are decoded one by one, to a dict of values.
@@ -271,7 +272,9 @@ def _partial_decoder(features: Any, path: tuple[str, ...]) -> Callable[[Buffer],
         features: the features of the dataset.
         path: the names that lead to the feature; empty for the whole example.
     """
-    feature: Any = functools.reduce(operator.getitem, path, features)
+    feature: Any = features
+    for name in path:
+        feature = feature[name]
     if isinstance(feature, FeaturesDict):
         children = {name: _partial_decoder(features, (*path, name)) for name in feature}
         return lambda record: {name: child(record) for name, child in children.items()}
@@ -302,7 +305,7 @@ def touch(example: Any) -> None:
             touch(item)
 
 
-def names_check(features: Any) -> Check:
+def names_check(features: FeatureConnector) -> Check:
     """Returns a function that raises a FeatureValueError if a record has a feature with another name.
 
     The error is raised if the record both lacks a feature and has an unknown one. Decoding does not find that, because

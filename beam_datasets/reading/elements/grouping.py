@@ -97,7 +97,7 @@ class ByLength(Grouping):
         return [complete]
 
     def _bin_of(self, value: Any) -> int:
-        """Returns the number of the bin for the length of an item."""
+        """Returns the number of the bin for the length of an item; 1 for length 8 with the boundaries (8, 16)."""
         if isinstance(self.length, str):
             return bisect.bisect_right(self.boundaries, _length_of(value, self.length))
         return bisect.bisect_right(self.boundaries, integer("what length= returns", self.length(value), at_least=0))

@@ -152,7 +152,7 @@ def _end_workers(workers: list[Worker], *, is_owner: bool) -> None:
 
 
 def _block_size(dataset: ReadPlan, operation: Operation) -> int:
-    """Returns the number of examples, or batches, in a worker's block."""
+    """Returns the number of items of an operation in a worker's block: 1 batch, or about 1 MiB of examples."""
     if isinstance(dataset._steps[0], Batch):
         return 1
     return int(max(1, min(_BLOCK_BYTES / max(operation.item_bytes, 1), _MAX_BLOCK)))

@@ -19,7 +19,7 @@ import numpy as np
 from beam_datasets.advice import note_value
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.base import STRING, Decoders, FeatureConnector, Replacement, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding
@@ -63,7 +63,7 @@ class Step(ABC):
     supervised_keys: tuple[Any, ...] | None = None
 
     @property
-    def decoded_features(self) -> Any:
+    def decoded_features(self) -> FeatureConnector | None:
         """The features of the examples that this step makes, as they are decoded; None if they are unknown."""
         return None
 
@@ -129,8 +129,8 @@ class Decode(Step):
         threads: number of threads that decode large images; None for the number of usable cores.
     """
 
-    features: Any
-    decoders: Any = None
+    features: FeatureConnector
+    decoders: Decoders = None
     with_ids: bool = False
     supervised_keys: tuple[Any, ...] | None = None
     threads: int | None = None
@@ -151,14 +151,14 @@ class Decode(Step):
     def without_unused_features(self) -> Decode:
         """Returns this step without the features that `supervised_keys` do not name, which need not be decoded.
 
-        Returns itself without `supervised_keys`, or if `decoders` is a `PartialDecoding`.
+        Returns itself without `supervised_keys`, or if `decoders` is a selection.
         """
-        has_selection = isinstance(self.decoders, PartialDecoding) or not isinstance(self.features, FeaturesDict)
-        if self.supervised_keys is None or has_selection:
+        features, decoders = self.features, self.decoders or {}
+        if self.supervised_keys is None or isinstance(decoders, Replacement) or not isinstance(features, FeaturesDict):
             return self
-        names = {name if name in self.features else name.split("/")[0] for name in names_in(self.supervised_keys)}
-        decoders = {name: decoder for name, decoder in (self.decoders or {}).items() if name in names}
-        return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), decoders or None))
+        names = {name if name in features else name.split("/")[0] for name in names_in(self.supervised_keys)}
+        used_decoders = {name: decoder for name, decoder in decoders.items() if name in names}
+        return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), used_decoders or None))
 
     def compile(self) -> Function:
         """Returns the function from a record to an example, or to a tuple with `supervised_keys`."""
@@ -247,7 +247,7 @@ class Batch(Step):
         return lambda items: self.stack(apply_steps(items))
 
     @property
-    def decoded_features(self) -> Any:
+    def decoded_features(self) -> FeatureConnector | None:
         """The features of the examples in the batches; None if they are unknown."""
         return self.steps[0].decoded_features
 
@@ -361,10 +361,10 @@ class MixedFirst(Step):
     """
 
     first_steps: tuple[Step, ...]
-    features: Any = None
+    features: FeatureConnector | None = None
 
     @property
-    def decoded_features(self) -> Any:
+    def decoded_features(self) -> FeatureConnector | None:
         """The features of all sources; None if the examples are mapped afterwards."""
         return self.features
 
@@ -464,14 +464,14 @@ def batch_of(
     return Batch(steps, padding, fill_values)
 
 
-def _to_record_names(values: Any, features: Any) -> Any:
+def _to_record_names(values: Any, features: FeatureConnector | None) -> Any:
     """Replaces names of features, the keys of a dict, by their names in the record; returns other values unchanged."""
     if not isinstance(values, Mapping) or not isinstance(features, FeaturesDict):
         return values
     return {record_name(name, features) if isinstance(name, str) else name: value for name, value in values.items()}
 
 
-def _looks_like_pad_value(fill: Any, features: Any) -> bool:
+def _looks_like_pad_value(fill: Any, features: FeatureConnector | None) -> bool:
     """Returns whether `fill` may be meant as the value to pad with.
 
     That is so if it is not 0 or empty, and there are arrays of variable shape with values of its kind, numbers or text.

@@ -71,7 +71,11 @@ class Pattern:
         return np.argsort(sources, axis=1, kind="stable")
 
     def before(self, positions: Ints) -> Ints:
-        """Returns the number of items of each source before each position, shape (positions, sources)."""
+        """Returns the number of items of each source before each position, shape (positions, sources).
+
+        >>> Pattern((2, 1), seed=1).before(np.array([4])).tolist()
+        [[3, 1]]
+        """
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         is_before = self._offsets(distinct)[rows] < offsets[:, None]
@@ -82,7 +86,11 @@ class Pattern:
         return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns two arrays: the number of the source of each position, and the position in that source."""
+        """Returns two arrays: the number of the source of each position, and the position in that source.
+
+        >>> [numbers.tolist() for numbers in Pattern((2, 1), seed=1).at(np.arange(6))]
+        [[0, 1, 0, 0, 1, 0], [0, 0, 1, 2, 1, 3]]
+        """
         parts = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
         sources, indices = zip(*parts) if parts else ((positions,), (positions,))
         return np.concatenate(sources), np.concatenate(indices)
@@ -104,7 +112,11 @@ class Pattern:
         return max(1, _CELLS // self.block)
 
     def position(self, source: int, number: int) -> int:
-        """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
+        """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position.
+
+        >>> Pattern((2, 1), seed=1).position(source=1, number=1)
+        4
+        """
         if not self.quotas[source]:
             return ENDLESS
         block, index_in_block = divmod(number, self.quotas[source])

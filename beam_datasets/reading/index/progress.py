@@ -81,7 +81,11 @@ class Progress:
                 )
 
     def advanced(self, count: int, blocks: UnfinishedBlocks | None) -> Progress:
-        """Returns the progress after workers have taken `count` remaining items, and parts of the blocks after them."""
+        """Returns the progress after workers have taken `count` remaining items, and parts of the blocks after them.
+
+        >>> Progress(8).advanced(4, UnfinishedBlocks(worker_count=4, block=2, taken=1))
+        Progress(position=12, unfinished=((UnfinishedBlocks(worker_count=4, block=2, taken=1), 0),))
+        """
         progress = Progress(self.position + count)
         if self.unfinished:
             last_blocks, position = self.unfinished[-1]
@@ -89,7 +93,7 @@ class Progress:
         return progress if blocks is None else replace(progress, unfinished=(*progress.unfinished, (blocks, 0)))
 
     def simplified(self, stream: Operation) -> Progress:
-        """Returns this progress without unfinished blocks that are completely taken by now."""
+        """Returns the same progress in a stream without unfinished blocks that are completely taken by now."""
         for index, remaining in enumerate(self._divisions(stream)):
             position = remaining.child_position(self.unfinished[index][1])
             if position is not None:
@@ -130,12 +134,21 @@ class Progress:
 
 
 class _Remaining(Rearranged):
-    """Items remaining after unfinished blocks: the untaken items of each worker's block, then all later blocks."""
+    """Items remaining after unfinished blocks: the untaken items of each worker's block, then all later blocks.
+
+    If 2 workers have taken 1 of their blocks of 4, from position 8 on, the positions 9, 10, 11, 13, 14, 15, 16, 17, ...
+    remain.
+    """
 
     def __init__(self, child: Operation, start: int, blocks: UnfinishedBlocks) -> None:
         """Leaves out the positions before `start`, and the items taken of the blocks that begin there.
 
         Time and memory do not depend on the number of workers or the block size.
+
+        Args:
+            child: the stream, or the items that remained after earlier unfinished blocks.
+            start: the first position of the unfinished blocks.
+            blocks: the unfinished blocks.
         """
         length = child.length - start
         num_whole, last_block = divmod(length, blocks.block)
@@ -160,7 +173,7 @@ class _Remaining(Rearranged):
         return self.child.blocks(starmap(self._child_spans, spans), epoch)
 
     def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
-        """Maps spans to the child's, split where items that workers have already taken are skipped."""
+        """Maps spans of the remaining items to spans of the child, split where taken items are skipped."""
         stops = starts + counts
         begins_in_blocks, ends_later = starts < self.num_in_blocks, stops > self.num_in_blocks
         part_starts = np.maximum(starts[ends_later], self.num_in_blocks)
@@ -277,7 +290,10 @@ def _of_first_worker(operation: Operation) -> Operation:
 
 
 def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
-    """Returns the share next to the stream, if any, and the number of stream items in each of its items."""
+    """Returns the share next to the stream, if any, and the number of stream items in each of its items.
+
+    The number is 8 for the share of `batch(8).shard(...)`, and 1 for that of `shard(...).batch(8)`.
+    """
     share_operation, unit = None, 1
     while isinstance(operation, (Batches, Shared)):
         if isinstance(operation, Shared):

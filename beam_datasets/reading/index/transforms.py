@@ -157,7 +157,8 @@ class Repeat(Operation):
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
         """Yields (number of a repetition, spans of positions in this repetition), in the order of the given spans.
 
-        A repetition is yielded several times if several of the given spans are in it.
+        A repetition is yielded several times if several of the given spans are in it. With a child of 10 items, the
+        span ([8], [5]) gives (0, ([8], [2])) and (1, ([0], [3])).
 
         Args:
             spans: (starts, counts) of ranges of positions in the repeated operation.
@@ -356,7 +357,10 @@ class _Padded:
             yield from (self._full if lap else self._last).blocks(child_spans, epoch)
 
     def _by_lap(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (lap, positions in it): lap 0 is the last items, lap n the repetition n of the whole epoch."""
+        """Yields (lap, spans of positions in it): lap 0 is the last items, lap n the repetition n of the whole epoch.
+
+        With 3 last items of an epoch of 10, the span ([2], [3]) gives (0, ([2], [1])) and (1, ([0], [2])).
+        """
         n, size = self._last.length, self._full.length
         for starts, counts in spans:
             while len(starts):
@@ -411,7 +415,10 @@ class Batches(Operation):
         return [list(itertools.islice(items, count)) for count in counts.tolist()]
 
     def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
-        """Maps spans of lists to spans of the child's items; the last list of an epoch may be shorter."""
+        """Maps spans of lists to spans of the child's items; the last list of an epoch may be shorter.
+
+        Lists 1 and 2 of lists of 3 of 8 items, the span ([1], [2]), are the items ([3], [5]).
+        """
         return starts * self.size, np.minimum((starts + counts) * self.size, self.child.length) - starts * self.size
 
 
