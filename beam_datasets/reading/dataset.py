@@ -13,7 +13,6 @@ from beam_datasets.advice import (
     warns_of_buffer_size,
 )
 from beam_datasets.arguments import boolean, checked_function, count_of, index_of, indices_of, integer
-from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_indices
 from beam_datasets.reading.elements.links import Filtered
@@ -519,9 +518,7 @@ class Dataset(ReadPlan, Frameworks):
         if state is None:
             return DatasetIterator(self, self._checked_epoch(first))
         iterator = DatasetIterator(self)
-        iterator.set_state(state)
-        if epoch is not None and first != state["epoch"]:
-            raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {first}. Leave one of them out.")
+        iterator._restore_in_epoch(state, None if epoch is None else first)
         return iterator
 
     def _iterate_stream(self, stream: Stream, epoch: int) -> StreamIterator:

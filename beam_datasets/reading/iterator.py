@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,11 +26,39 @@ if TYPE_CHECKING:
     from beam_datasets.reading.plan import ReadPlan
 
 
-class StateDict:
-    """Mixin with PyTorch's names for the methods of a state, which torchdata's StatefulDataLoader calls."""
+class ResumableIterator(ABC):
+    """Base of the iterators of datasets and streams, whose position can be saved and restored.
 
-    get_state: Any
-    set_state: Any
+    `state_dict` and `load_state_dict` are PyTorch's names, which torchdata's StatefulDataLoader calls.
+    """
+
+    @abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position as a dict of JSON values."""
+
+    @abstractmethod
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Moves to a saved position."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the open files; `next()` opens them again."""
+
+    def _restore_in_epoch(self, state: Mapping[str, Any], epoch: int | None) -> None:
+        """Moves to a saved position, which must be in an epoch unless that is None.
+
+        Raises:
+            StateError: the state does not fit, or is of another epoch.
+        """
+        self.set_state(state)
+        if epoch is not None and epoch != state["epoch"]:
+            raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {epoch}. Leave one of them out.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("iterator")
@@ -41,15 +70,14 @@ class StateDict:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns `get_state()`."""
-        state: dict[str, Any] = self.get_state()
-        return state
+        return self.get_state()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Calls `set_state(state_dict)`."""
         self.set_state(state_dict)
 
 
-class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
+class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
     """Iterator over a dataset in read order, with a position that can be saved and restored.
 
     If an example cannot be read, decoded or mapped, all examples before it are yielded before its error. After the
@@ -242,9 +270,3 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         for generator in (blocks, self._records):  # the traceback of an error may hold the latter
             if isinstance(generator, Generator):
                 generator.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

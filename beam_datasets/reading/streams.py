@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.advice import advised_getattr, names_foreign_arguments, note_value, warns_of_buffer_size
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
-from beam_datasets.extras import Self
 from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.checkpoint import check_fingerprint, fingerprint
 from beam_datasets.reading.elements.links import (
@@ -39,7 +38,7 @@ from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check
 from beam_datasets.reading.frameworks import Frameworks, NamesForeign
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
-from beam_datasets.reading.iterator import StateDict
+from beam_datasets.reading.iterator import ResumableIterator
 from beam_datasets.reading.stream_checkpoint import Held, OfBase, Origin, StreamState, Unit, leaves
 
 
@@ -436,22 +435,13 @@ class Stream(metaclass=NamesForeign):
             StateError: the state belongs to another dataset, to other operations, to another worker or epoch.
         """
         first = 0 if epoch is None else integer("epoch", epoch, at_least=0, at_most=MAX_POSITION)
-        iterator = self._iterator(first)
+        iterator: StreamIterator = self._base._iterate_stream(self, first)
         if state is not None:
-            iterator.set_state(state)
-            if epoch is not None and epoch != state["epoch"]:
-                raise StateError(
-                    f"the state is of epoch {state['epoch']}, but epoch is {epoch}. Leave one of them out."
-                )
-        return iterator
-
-    def _iterator(self, epoch: int) -> StreamIterator:
-        """Returns an iterator at the beginning of an epoch."""
-        iterator: StreamIterator = self._base._iterate_stream(self, epoch)
+            iterator._restore_in_epoch(state, None if epoch is None else first)
         return iterator
 
 
-class StreamIterator(StateDict, Iterator[Any]):
+class StreamIterator(ResumableIterator, Iterator[Any]):
     """Iterates over a stream; can be saved and resumed. After an error, the next call tries the same item again."""
 
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
@@ -766,12 +756,6 @@ class StreamIterator(StateDict, Iterator[Any]):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _queue_part(queue: deque[Item], parts: Parts) -> None:
