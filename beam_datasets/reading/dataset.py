@@ -521,6 +521,14 @@ class Dataset(ReadPlan, Frameworks):
         iterator._restore_in_epoch(state, None if epoch is None else first)
         return iterator
 
+    def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> Dataset:
+        """Returns the dataset of one worker's part of the examples; for the arguments, see `shard`."""
+        return self._divided(self._share(worker_index, worker_count, block))
+
+    def _as_epoch(self) -> Dataset:
+        """Returns the dataset with all epochs of its `repeat()` as one epoch, which can be repeated."""
+        return self.skip(0)
+
     def _iterate_stream(self, stream: Stream, epoch: int) -> StreamIterator:
         """Returns the iterator of a stream of this dataset, at the beginning of an epoch."""
         return StreamIterator(stream, epoch)

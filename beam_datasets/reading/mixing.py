@@ -192,9 +192,7 @@ def _check_source(source: Source, title: str) -> None:
 def _stream_of(source: Source) -> Stream:
     """Converts a source to a stream. One epoch of the mixture reads one epoch of the stream."""
     stream = source if isinstance(source, Stream) else Stream(source)
-    if not stream._base._has_positions:
-        return stream
-    return Stream(stream._base.skip(0), stream._links)  # skip(0) makes a repeat() of the dataset a part of each epoch
+    return Stream(stream._base._as_epoch(), stream._links)
 
 
 def _stages_of(

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -45,10 +45,9 @@ class Ordered:
     children: tuple[Operation, ...] = ()
 
 
+@final
 class StreamMixture:
     """Items of several streams, as the base of a `Stream`. It is immutable."""
-
-    _has_positions = False
 
     def __init__(
         self,
@@ -119,6 +118,10 @@ class StreamMixture:
     def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
         """Returns the mixture of one worker's parts of the sources; see `Stream._divided`."""
         return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
+
+    def _as_epoch(self) -> StreamMixture:
+        """Returns the mixture itself, which has no `repeat()`."""
+        return self
 
     def _iterate_stream(self, stream: Stream, epoch: int) -> StreamIterator:
         """Returns the iterator of a stream of this mixture, at the beginning of an epoch."""

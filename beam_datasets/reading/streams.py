@@ -13,7 +13,7 @@ import json
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.advice import advised_getattr, names_foreign_arguments, note_value, warns_of_buffer_size
 from beam_datasets.arguments import boolean, checked_function, integer
@@ -39,7 +39,15 @@ from beam_datasets.reading.frameworks import Frameworks, NamesForeign
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.iterator import ResumableIterator
+from beam_datasets.reading.plan import ReadPlan
 from beam_datasets.reading.stream_checkpoint import Held, OfBase, Origin, StreamState, Unit, leaves
+
+if TYPE_CHECKING:
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.stream_mixture import Ordered, StreamMixture
+
+Base: TypeAlias = "Dataset | StreamMixture"
+"""The examples that a stream reads."""
 
 
 class Stream(metaclass=NamesForeign):
@@ -65,11 +73,11 @@ class Stream(metaclass=NamesForeign):
     _first_pass = Frameworks._first_pass
     _repr_html_ = Frameworks._repr_html_
 
-    def __init__(self, base: Any, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
+    def __init__(self, base: Base, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Creates a stream.
 
         Args:
-            base: the `Dataset` or `StreamMixture` to read.
+            base: the examples to read: a dataset, or a mixture of streams.
             links: operations that are applied to the items of `base`, the first one first.
             epochs: number of times that the result of all links is repeated; None for an endless stream, 0 for an
                 empty one. Epochs of `base` itself are not counted.
@@ -101,7 +109,7 @@ class Stream(metaclass=NamesForeign):
         for link in reversed(self._links):
             if isinstance(link, (Batched, ByLength, Dividing)):
                 return not isinstance(link, Dividing)
-        return bool(self._base._steps[0].kind == "batch")
+        return self._base._steps[0].kind == "batch"
 
     @property
     def features(self) -> Any:
@@ -204,12 +212,7 @@ class Stream(metaclass=NamesForeign):
                 f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, which would "
                 "each count their own items. Move them before filter(), flat_map(), batch_by_length() and pack()."
             )
-        base: Any = self._base
-        if base._has_positions:
-            base = base._divided(base._share(worker_index, worker_count, block))
-        else:
-            base = base._of_worker(worker_index, worker_count, block)
-        return Stream(base, self._links, self._epochs)
+        return Stream(self._base._of_worker(worker_index, worker_count, block), self._links, self._epochs)
 
     @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Stream:
@@ -221,16 +224,14 @@ class Stream(metaclass=NamesForeign):
         Raises:
             ValueError: `repeat()` is called twice, after batches or on a mixture.
         """
-        if not self._is_grouped and self._base._has_positions:
+        if not self._is_grouped and isinstance(self._base, ReadPlan):
             return Stream(self._base.repeat(epochs), self._links)
         if self._epochs != 1:
             raise ValueError(
                 "repeat() after batches or of a mixture: expected one call, got two. Call it with all epochs."
             )
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
-        # skip(0) makes a repeat() of the dataset a part of each epoch
-        base = self._base.skip(0) if self._base._has_positions else self._base
-        return Stream(base, self._links, times)
+        return Stream(self._base._as_epoch(), self._links, times)
 
     def _pass_of(self, epoch: int) -> int:
         """Returns the number of the pass that reads an epoch; see `Dataset._pass_of`."""
@@ -249,7 +250,7 @@ class Stream(metaclass=NamesForeign):
         Raises:
             StateError: it is malformed, or belongs to a stream with other links.
         """
-        if not self._base._has_positions:
+        if not isinstance(self._base, ReadPlan):
             state = self._base.without_sources(state)
         return StreamState.from_dict(state, self._origins(), self._unit_of_base)
 
@@ -264,15 +265,15 @@ class Stream(metaclass=NamesForeign):
     @property
     def _unit_of_base(self) -> OfBase:
         """The function that checks a unit of the base; None if the base is a dataset, whose units are positions."""
-        return getattr(self._base, "unit", None)
+        return None if isinstance(self._base, ReadPlan) else self._base.unit
 
     def _fingerprint(self) -> dict[str, str]:
         """Returns the fingerprint of the base and the links; see `checkpoint.fingerprint`."""
         links = [link.text for link in self._links if link.text]
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
 
-    def _base_before_groups(self, operation: str) -> Any:
-        """Returns the base, a `Dataset` or `StreamMixture`, to which an operation is applied before all links.
+    def _base_before_groups(self, operation: str) -> Base:
+        """Returns the base, to which an operation is applied before all links.
 
         Args:
             operation: the name of the operation, for the error.
@@ -396,7 +397,7 @@ class Stream(metaclass=NamesForeign):
 
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)
-        if self._links or self._epochs != 1 or not self._base._has_positions:
+        if self._links or self._epochs != 1 or not isinstance(self._base, ReadPlan):
             return self._append(link)
         return Stream(self._base._with(steps=decode_only(link.lengths, self._base._steps)), (link,))
 
@@ -435,7 +436,7 @@ class Stream(metaclass=NamesForeign):
             StateError: the state belongs to another dataset, to other operations, to another worker or epoch.
         """
         first = 0 if epoch is None else integer("epoch", epoch, at_least=0, at_most=MAX_POSITION)
-        iterator: StreamIterator = self._base._iterate_stream(self, first)
+        iterator = self._base._iterate_stream(self, first)
         if state is not None:
             iterator._restore_in_epoch(state, None if epoch is None else first)
         return iterator
@@ -592,7 +593,8 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
             StateError: the position is greater than the number of examples.
         """
         if self._reader is None:
-            self._reader = self._stream._base.iterate(epoch=self._epoch)
+            dataset: Any = self._stream._base
+            self._reader = dataset.iterate(epoch=self._epoch)
             if self._position > operator.length_hint(self._reader):
                 raise StateError(
                     f"the state's position is {self._position}, but there are {operator.length_hint(self._reader)} "
@@ -780,7 +782,7 @@ def _key(unit: Unit) -> Any:
     return unit if isinstance(unit, int) else json.dumps(unit)
 
 
-def _workers(operation: Operation) -> Iterator[str]:
+def _workers(operation: Operation | Ordered) -> Iterator[str]:
     """Yields the worker of each `shard()` of an operation, as "<index> of <count>"."""
     if isinstance(operation, Shared):
         yield f"{operation.share.worker_index} of {operation.share.worker_count}"
