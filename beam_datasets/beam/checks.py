@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import logging
 import platform
 import re
 import shutil
@@ -96,6 +97,28 @@ def compare_versions(worker: Mapping[str, str], launcher: Mapping[str, str], hos
         f"{VERSIONS_DIFFER}: the worker on {host} has {'; '.join(different)}. "
         "Install the launcher's versions in the environment of the worker pool, and start the pool again."
     )
+
+
+def translate_log_level(options: PipelineOptions) -> None:
+    """Translates the name of a log level to that of Java, because Beam's job servers in Java fail with other names.
+
+    Args:
+        options: options of the pipeline; `default_sdk_harness_log_level` is changed.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    worker = options.view_as(WorkerOptions)
+    if not (name := str(worker.default_sdk_harness_log_level or "").upper()):
+        return
+    level = logging.getLevelName(int(name)) if name.isdigit() else name
+    level = {"WARNING": "WARN", "CRITICAL": "ERROR", "FATAL": "ERROR"}.get(level, level)
+    if level not in ("DEBUG", "INFO", "WARN", "ERROR"):
+        raise ValueError(
+            "default_sdk_harness_log_level: expected DEBUG, INFO, WARNING or ERROR, got "
+            f"{worker.default_sdk_harness_log_level!r}."
+        )
+    worker.default_sdk_harness_log_level = level
 
 
 def send_parameters(options: PipelineOptions, job: str = "") -> None:

@@ -93,9 +93,10 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if isinstance(error, errors.BeamDatasetsError):
         return _rebuild(type(error), _split_where(text)[0]) if _STAGE.search(text) or _FACTS.search(text) else error
     if isinstance(error, grpc.RpcError):
+        status = ": ".join(filter(None, [error.code().name, error.details()]))
         return GenerationError(
-            f"the runner's job service ended the connection ({error.code().name}: {error.details()}). What it printed "
-            "says more; whether the version is published, `beam-datasets info` does."
+            f"the runner's job service reported an error ({status}). Its log has the reason; `beam-datasets info` "
+            "shows whether the version is published."
         )
     if not _is_raised_by_code(text) and (problem := _engine_problem(text)):
         return GenerationError(problem)

@@ -16,7 +16,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
-from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of
+from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
 from beam_datasets.beam.failures import reason
 
 CACHE_MILLIS = 10_000  # how long a worker waits for the next stage of its job
@@ -297,8 +297,9 @@ def prepare_flink(options: PipelineOptions) -> None:
 
     Raises:
         EngineError: the cluster does not answer, has another version of Flink, or has too few slots.
-        ValueError: --environment_type is missing, so Flink would start containers.
+        ValueError: --environment_type is missing, so Flink would start containers, or another option is unusable.
     """
+    translate_log_level(options)
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)
     if not portable.environment_type and (cluster or portable.job_endpoint):

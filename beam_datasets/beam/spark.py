@@ -8,7 +8,7 @@ import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SparkRunnerOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of
+from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
 
 CACHE_MILLIS = 10_000  # for which a worker waits for the job's next stage
 
@@ -17,8 +17,9 @@ def prepare_spark(options: PipelineOptions) -> None:
     """Checks that a pipeline can run with these options, and completes them.
 
     Raises:
-        ValueError: --job_endpoint or --environment_type is missing.
+        ValueError: --job_endpoint or --environment_type is missing, or another option is unusable.
     """
+    translate_log_level(options)
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:
         raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, WorkerOptions
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
@@ -83,6 +83,20 @@ class JobService(beam_job_api_pb2_grpc.JobServiceServicer):
         if not self.describes:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
         return beam_job_api_pb2.DescribePipelineOptionsResponse()
+
+
+@pytest.mark.parametrize(
+    "level, sent", [("WARNING", "WARN"), ("warning", "WARN"), ("30", "WARN"), ("CRITICAL", "ERROR"), ("DEBUG", "DEBUG")]
+)
+@pytest.mark.parametrize("runner", ["FlinkRunner", "SparkRunner"])
+def test_names_of_log_levels_are_those_of_java(runner: str, level: str, sent: str) -> None:
+    """A job server in Java fails with those of Python, and says no more than INTERNAL."""
+    words = [f"--runner={runner}", "--job_endpoint=localhost:1", "--environment_type=EXTERNAL"]
+    engine = choose_engine(EngineOptions([*words, f"--default_sdk_harness_log_level={level}"]))
+    assert engine.options.view_as(WorkerOptions).default_sdk_harness_log_level == sent
+    checks.send_parameters(engine.options)
+    with pytest.raises(ValueError, match="expected DEBUG, INFO, WARNING or ERROR, got 'loud'"):
+        choose_engine(EngineOptions([*words, "--default_sdk_harness_log_level=loud"]))
 
 
 @pytest.mark.parametrize("describes", [True, False])
