@@ -778,6 +778,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "to_frame": {
         "": "`{ds}.to_arrow()`, `{ds}.to_pandas()` or `{ds}.to_polars()`, whose arguments are label_names and binary",
+        "types_mapper": "`{ds}.to_arrow().to_pandas(types_mapper={value})`, or `{ds}.to_pandas(dtype_backend='pyarrow')`",
         "lazy": "`{ds}.to_polars().lazy()`; `pyarrow.RecordBatchReader.from_stream({ds})` reads batches as they are needed",
         "schema": "`{ds}.to_arrow().cast({value})`",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",

@@ -313,7 +313,19 @@ class Dataset(ReadPlan, Frameworks):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Dataset:
-        """Returns the dataset in padded batches: `batch` with `pad=True`. For the arguments, see `batch`."""
+        """Returns the dataset in padded batches: `batch` with `pad=True`.
+
+        Args:
+            batch_size: number of examples in a batch, at least 1.
+            drop_remainder: whether to omit a last batch with fewer examples.
+            fill: replacement of missing values; see `batch`.
+            pad_value: value to pad with, 0 or b'' by default; see `batch`.
+            pad_side: "right" pads after the items, "left" before them.
+            pad_length: length of the first dimension in all batches; see `batch`.
+
+        Raises:
+            ValueError, FeatureError: as `batch`.
+        """
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,
@@ -337,7 +349,19 @@ class Dataset(ReadPlan, Frameworks):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns a stream of padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
+        """Returns a stream of padded batches of examples of similar lengths; see `Stream.batch_by_length`.
+
+        Args:
+            boundaries: ascending lengths, between which examples are batched together.
+            batch_sizes: number of examples in the batches of each range; one more than there are boundaries.
+            length: the feature whose length counts, or a function from an example to its length.
+            drop_remainder: whether to omit the smaller batches at the end of an epoch.
+            pad_to_boundary: whether to pad the feature to the greatest length of its range, for fixed shapes.
+            fill: replacement of missing values; see `batch`.
+            pad_value: value to pad with, 0 or b'' by default; see `batch`.
+            pad_side: "right" pads after the items, "left" before them.
+            pad_length: length of the first dimension in all batches; see `batch`.
+        """
         return Stream(self).batch_by_length(
             boundaries,
             batch_sizes,
@@ -354,7 +378,14 @@ class Dataset(ReadPlan, Frameworks):
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
-        """Returns a stream of arrays of a fixed length, each with several examples; see `Stream.pack`."""
+        """Returns a stream of arrays of a fixed length, each with several examples; see `Stream.pack`.
+
+        Args:
+            max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
+            features: names of the features to pack; None if max_length is a dict.
+            num_bins: number of open arrays, at least 1. More leave less space unused, and hold more examples in memory.
+            overlong: treatment of an example longer than max_length: "error", "truncate" or "drop".
+        """
         return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
     @names_foreign_arguments("flat_map")
@@ -364,7 +395,13 @@ class Dataset(ReadPlan, Frameworks):
 
     @names_foreign_arguments("chunk")
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
-        """Returns a stream with long examples divided into chunks of at most `max_length` items; see `Stream.chunk`."""
+        """Returns a stream with long examples divided into chunks of at most `max_length` items; see `Stream.chunk`.
+
+        Args:
+            max_length: length of all chunks of an example but the last, at least 1.
+            features: names of the features to divide, which have the same length in each example.
+            overlap: number of items that each chunk has in common with the previous one, less than `max_length`.
+        """
         return Stream(self).chunk(max_length, features, overlap=overlap)
 
     # --------------------------------------------------------------------------------------------------- dataset order
@@ -470,19 +507,39 @@ class Dataset(ReadPlan, Frameworks):
         return to_arrow(self, label_names=boolean("label_names", label_names), binary=binary)
 
     @names_foreign_arguments("to_frame")
-    def to_pandas(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
-        """Returns all examples as a `pandas.DataFrame`, in read order; see `to_arrow`.
+    def to_pandas(
+        self, *, label_names: bool = False, binary: Iterable[str] = (), dtype_backend: str | None = None
+    ) -> Any:
+        """Returns all examples as a `pandas.DataFrame`, in read order.
 
-        It is the conversion of the Arrow table: numbers of a column with missing values are float64, lists are arrays,
-        and structs are dicts.
+        It is the conversion of the Arrow table of `to_arrow`. Lists are arrays and structs are dicts, unless
+        `dtype_backend` is "pyarrow".
+
+        Args:
+            label_names: whether class labels are names instead of indices; a label without a class is missing.
+            binary: names of features whose strings are bytes, not text.
+            dtype_backend: dtypes of the columns, as in the functions of pandas that read files. None is NumPy's, so
+                that integers with missing values become float64, which rounds those beyond 2**53. "numpy_nullable"
+                keeps them in a column of numbers, and "pyarrow" in lists and dicts, too.
+
+        Raises:
+            BeamDatasetsError, FeatureError, TypeError: as `to_arrow`.
+            MissingDependencyError: pandas or pyarrow is not installed.
+            ValueError: dtype_backend has another value.
         """
         from beam_datasets.reading.tables import to_pandas
 
-        return to_pandas(self, label_names=boolean("label_names", label_names), binary=binary)
+        names = boolean("label_names", label_names)
+        return to_pandas(self, label_names=names, binary=binary, dtype_backend=dtype_backend)
 
     @names_foreign_arguments("to_frame")
     def to_polars(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
-        """Returns all examples as a `polars.DataFrame`, in read order; see `to_arrow`."""
+        """Returns all examples as a `polars.DataFrame`, in read order; see `to_arrow`.
+
+        Args:
+            label_names: whether class labels are names instead of indices; a label without a class is null.
+            binary: names of features whose strings are bytes, not text.
+        """
         from beam_datasets.reading.tables import to_polars
 
         return to_polars(self, label_names=boolean("label_names", label_names), binary=binary)

@@ -192,6 +192,11 @@ class Stream(metaclass=NamesForeign):
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Stream:
         """Returns the stream of one worker's part of the examples; see `Dataset.shard`.
 
+        Args:
+            worker_index: number of the worker, in [0, worker_count).
+            worker_count: number of workers.
+            block: number of consecutive examples of a worker; by default as in `Dataset.shard`.
+
         Raises:
             ValueError: batches, `skip()` or `take()` came before.
         """
@@ -297,7 +302,17 @@ class Stream(metaclass=NamesForeign):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns the stream in batches; see `Dataset.batch`, also for the arguments."""
+        """Returns the stream in batches; see `Dataset.batch`.
+
+        Args:
+            batch_size: number of examples in a batch, at least 1.
+            drop_remainder: whether to omit a last batch with fewer examples.
+            pad: whether to pad arrays of different shapes with zeros, strings with b''.
+            fill: replacement of missing values; see `Dataset.batch`.
+            pad_value: value to pad with, 0 or b'' by default; see `Dataset.batch`.
+            pad_side: "right" pads after the items, "left" before them.
+            pad_length: length of the first dimension in all batches; see `Dataset.batch`.
+        """
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
         padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
         return self._append(Batched(size, drop, batch_of(self._steps, pad=pad, fill=fill, **padding)))
@@ -313,7 +328,16 @@ class Stream(metaclass=NamesForeign):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns the stream in padded batches: `batch` with `pad=True`. For the arguments, see `batch`."""
+        """Returns the stream in padded batches: `batch` with `pad=True`.
+
+        Args:
+            batch_size: number of examples in a batch, at least 1.
+            drop_remainder: whether to omit a last batch with fewer examples.
+            fill: replacement of missing values; see `Dataset.batch`.
+            pad_value: value to pad with, 0 or b'' by default; see `Dataset.batch`.
+            pad_side: "right" pads after the items, "left" before them.
+            pad_length: length of the first dimension in all batches; see `Dataset.batch`.
+        """
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,
@@ -430,7 +454,11 @@ class Stream(metaclass=NamesForeign):
         return self.iterate()
 
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> StreamIterator:
-        """Returns an iterator; see `Dataset.iterate`.
+        """Returns an iterator.
+
+        Args:
+            epoch: epoch to read, at least 0; None for the epoch of the state, or 0.
+            state: result of `get_state()` of an iterator, from which to continue; None for the beginning of an epoch.
 
         Raises:
             StateError: the state belongs to another dataset, to other operations, to another worker or epoch.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from beam_datasets.arguments import shown
 from beam_datasets.extras import framework
 from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
@@ -70,10 +71,34 @@ def to_arrow(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> 
     return _pyarrow().Table.from_batches(list(batches), schema)
 
 
-def to_pandas(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_pandas(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str], dtype_backend: str | None) -> Any:
     """Returns the pandas DataFrame of all examples; see `Dataset.to_pandas`."""
-    framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
-    return to_arrow(dataset, label_names=label_names, binary=binary).to_pandas()
+    pandas = framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
+    mapper = _map_types(pandas, dtype_backend)
+    return to_arrow(dataset, label_names=label_names, binary=binary).to_pandas(types_mapper=mapper)
+
+
+def _map_types(pandas: Any, dtype_backend: str | None) -> Callable[[Any], Any] | None:
+    """Returns the function from an Arrow type to a dtype of pandas, or to None for NumPy's; None for NumPy's dtypes.
+
+    Args:
+        pandas: the module pandas.
+        dtype_backend: see `Dataset.to_pandas`.
+
+    Raises:
+        ValueError: dtype_backend has another value.
+    """
+    if dtype_backend is None:
+        return None
+    if dtype_backend == "pyarrow":
+        return pandas.ArrowDtype  # type: ignore[no-any-return]
+    if dtype_backend != "numpy_nullable":
+        raise ValueError(f"dtype_backend: expected 'numpy_nullable', 'pyarrow' or None, got {shown(dtype_backend)}.")
+    pa = _pyarrow()
+    names = [f"{kind}{size}" for kind in ("Int", "UInt") for size in (8, 16, 32, 64)]
+    dtypes = {pa.from_numpy_dtype(name.lower()): name for name in (*names, "Float32", "Float64")}
+    dtypes |= {pa.bool_(): "boolean", pa.string(): "string"}
+    return lambda kind: pandas.api.types.pandas_dtype(dtypes[kind]) if kind in dtypes else None
 
 
 def to_polars(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:

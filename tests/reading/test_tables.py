@@ -269,6 +269,31 @@ def test_pandas_of_each_kind_of_feature() -> None:
     assert len(frame) == 12
 
 
+def test_pandas_with_exact_integers(tmp_path: Path) -> None:
+    """Integers beyond 2**53 beside missing values, in a column and in dicts, by dtypes that the caller chooses."""
+    big = (1 << 53) + 1
+    optional = F.Scalar("int64", optional=True)
+    features = {"n": optional, "u": F.Scalar("uint8", optional=True), "t": F.Text(), "deep": {"n": optional}}
+    examples = [
+        {"n": None if i % 2 else big, "u": None, "t": f"{i}", "deep": {"n": None if i % 2 else big}} for i in range(4)
+    ]
+    ds = bd.builder_from_directory(dataset_of(tmp_path, features, examples)).as_dataset("train")
+    order = [text == "0" for text in ds.to_pandas()["t"]].index(True)
+    assert ds.to_pandas()["n"].dtype == np.float64
+    nullable = ds.to_pandas(dtype_backend="numpy_nullable")
+    assert (nullable["n"].dtype, nullable["u"].dtype, nullable["t"].dtype) == (
+        pd.Int64Dtype(),
+        pd.UInt8Dtype(),
+        "string",
+    )
+    arrow = ds.to_pandas(dtype_backend="pyarrow")
+    assert arrow["n"].dtype == pd.ArrowDtype(pa.int64())
+    assert nullable["n"][order] == arrow["n"][order] == arrow["deep"][order]["n"] == big
+    assert nullable["n"].isna().sum() == arrow["n"].isna().sum() == 2
+    with pytest.raises(ValueError, match="dtype_backend: expected 'numpy_nullable', 'pyarrow' or None, got 'arrow'"):
+        ds.to_pandas(dtype_backend="arrow")
+
+
 def test_more_text_than_an_array_has_offsets_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     ds = bd.builder_from_directory(write({"train": [5]})).as_dataset("train")
     table = ds.to_arrow()
