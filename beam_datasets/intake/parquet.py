@@ -72,7 +72,7 @@ class ParquetContent:
             self.num_rows: int = metadata.num_rows
             self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         except Exception as error:
-            if wide_columns := _wide_integers(stream):
+            if wide_columns := _wide_integers(stream, error):
                 raise InputError(
                     expected="integers of up to 64 bits",
                     got=f"a type of more, which pyarrow does not read, in the column {' or '.join(wide_columns)}",
@@ -451,17 +451,30 @@ def _num_leaves(kind: Any) -> int:
     return count
 
 
-def _wide_integers(stream: Any) -> list[str]:
-    """Returns the columns that may have integers of 128 bits, if only the schema of Arrow is why a file does not open.
+def _wide_integers(stream: Any, error: Exception) -> list[str]:
+    """Returns the columns that may have integers of 128 bits, if they are why a file does not open.
 
     Polars writes them as 16 bytes, and their type in the schema of Arrow only, which pyarrow does not read then.
+
+    Args:
+        stream: the file.
+        error: the error of pyarrow.
     """
-    try:
-        schema = _without_arrow_types(stream).metadata.schema
-    except Exception:  # pyarrow and struct raise many classes; the file is damaged for another reason
+    import pyarrow as pa
+
+    if not isinstance(error, pa.ArrowNotImplementedError) or "64 bits" not in str(error):
         return []
-    columns = [schema.column(leaf) for leaf in range(len(schema))]
+    schema = _parquet_schema(stream)
+    columns = [schema.column(leaf) for leaf in range(len(schema))] if schema else []
     return [repr(each.path) for each in columns if each.length == 16 and each.logical_type.type == "NONE"]
+
+
+def _parquet_schema(stream: Any) -> Any:
+    """Returns Parquet's own schema of a file, without that of Arrow; None if the file cannot be read for its sake."""
+    try:
+        return _without_arrow_types(stream).metadata.schema
+    except Exception:  # pyarrow and struct raise many classes
+        return None
 
 
 def _problem(stream: Any, path: str, error: Exception) -> str:
@@ -487,7 +500,9 @@ def _problem(stream: Any, path: str, error: Exception) -> str:
     if head.startswith(PARQUET_PREFIX) and tail != PARQUET_PREFIX:
         return f"it ends with {tail!r} instead of {PARQUET_PREFIX!r}, so its end is missing; get it again"
     if head.startswith(PARQUET_PREFIX):
-        return reason(error)
+        is_readable = _parquet_schema(stream) is not None
+        advice = "; write it again, in pyarrow with store_schema=False" if is_readable else ""
+        return f"{'its schema of Arrow cannot be read: ' if is_readable else ''}{reason(error).rstrip('.')}{advice}"
     if other := other_content(head):
         return f"it is {other}"
     if tail != PARQUET_PREFIX and (codec := codec_of_content(head)) is not None:

@@ -69,6 +69,21 @@ def test_what_is_no_parquet_file(change, why):
     assert "\n" not in str(caught.value)
 
 
+def test_a_damaged_schema_of_arrow():
+    """Columns of 16 bytes are not taken for integers of 128 bits; with Parquet's own schema, the file can be read."""
+    data = written({"hash": pa.array([b"x" * 16], pa.binary(16)), "text": ["a"]})
+    start = data.index(b"ARROW:schema")
+    num_damaged = 0
+    for place in range(start + 20, start + 200, 20):
+        try:
+            opened(data[:place] + bytes([data[place] ^ 0x15]) + data[place + 1 :])
+        except InputError as error:
+            num_damaged += 1
+            assert "its schema of Arrow cannot be read: " in str(error)  # noqa: PT017
+            assert "integers of up to" not in str(error)  # noqa: PT017
+    assert num_damaged > 3
+
+
 def test_integers_of_128_bits():
     """The error names their columns, and its advice works."""
     pl = pytest.importorskip("polars")
