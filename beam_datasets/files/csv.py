@@ -4,9 +4,10 @@ r"""Datasets of the rows of CSV files (RFC 4180: quoted fields may contain line 
     beam-datasets build csv --data_dir out --name houses --pattern 'data/*.csv' --split train=90% --split test=10% \
         --feature price=float32 --feature kind=class:flat,house --feature note=drop --key id --delimiter ';'
 
-A column is int64, float32, float64 or bool if all its values are of that type, and text otherwise; numbers with leading
-zeros are text. Files are not cut into pieces: a quoted field may contain line ends, so that rows are found only by
-reading a file from its start. A first column without a name, as pandas writes its index, is called `index`.
+A column is int64, float32, float64 or bool if all its values are of that type, and text if half of its values are not,
+or if it has numbers with leading zeros; fewer other values are an error. Files are not cut into pieces: a quoted field
+may contain line ends, so that rows are found only by reading a file from its start. A first column without a name, as
+pandas writes its index, is called `index`.
 """
 
 from __future__ import annotations
@@ -179,19 +180,22 @@ class Csv(RowsBuilder):
             if name not in self._specs and name not in self._known_types:  # those of a published version are decided
                 log.warning(warning)
         names_by_path = {file.path: names for file, names in headers.items()}
-        return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
+        inference = Inference(is_text=True, numerals=self._numerals, skip_bad=self._skip_bad)
+        fields = inference.fields(guess)
+        for name, note in inference.notes:
+            if name not in self._known_types:
+                log.warning(note)
+        return with_absent(fields, names_by_path, may_lack=self._may_lack)
 
     def _text_warnings(self, guess: Guess) -> Iterator[tuple[str, str]]:
-        """Yields (name, warning) of each column that becomes text, and may have been meant as numbers."""
-        stray_texts = dict(guess.stray_texts())
+        """Yields (name, warning) of each column that becomes text, and may have been meant as numbers or dates."""
         for name, column in guess.fields.items():
-            _, location, example = column.seen.get("string", (0, "", ""))
+            strings, location, example = column.seen.get("string", (0, "", ""))
             options = options_for(example, self._numerals)
-            is_mostly_float = "--decimal" in options and column.count("float") > column.count("string")
-            if options and not is_mostly_float:
+            if 2 * strings < column.count():
+                continue  # an error, or numbers with leading zeros
+            if options:
                 yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
-            elif name in stray_texts:
-                yield name, stray_texts[name]
             elif example and name not in self._known_types and (way := way_to_read(name, example)):
                 stored = f"{location}: column {name!r} is stored as text, such as {example!r}"
                 accept = f"{advice(name, 'string')} accepts text"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
-from beam_datasets.files.numerals import PYTHON, Numerals
+from beam_datasets.files.numerals import PYTHON, Numerals, options_for
 
 KindOf = Callable[[Any], str]
 
@@ -131,24 +131,6 @@ class Guess:
         name = path if path in self.fields else path.partition("/")[0]
         return self.fields[name].values_at(path[len(name) + 1 :]) if name in self.fields else set()
 
-    def stray_texts(self) -> Iterator[tuple[str, str]]:
-        """Yields (name, warning) of each column that becomes text although less than half of its values are text."""
-        for name, guess in self.fields.items():
-            strings, location, example = guess.seen.get("string", (0, "", ""))
-            if LEADING_ZERO.match(example):
-                continue  # a code, such as a postal code, which text keeps
-            if 0 < strings < (total := guess.count()) - strings:
-                example_text = shlex.quote(f"{example:.40}")
-                yield (
-                    name,
-                    (
-                        f"{location}: column {name!r} becomes text, because {example!r:.40} is text ({strings} of "
-                        f"{total} values are). If it means a missing value, add --missing {example_text}; if the "
-                        f"column is text, {advice(name, 'string')}; to leave such rows out, name its type and add "
-                        "--skip_bad"
-                    ),
-                )
-
     def count(self, kind: str = "") -> int:
         """Returns the number of values of a kind, or of all that are not missing."""
         return sum(count for each, (count, _, _) in self.seen.items() if (each == kind if kind else each != "missing"))
@@ -159,13 +141,16 @@ class Inference:
     """Turns guesses into fields; a column that fits no field has a `problem`, which all are reported together.
 
     Attributes:
-        is_text: the values are text: several kinds make a string, and so does no value at all.
+        is_text: the values are texts of CSV. A column is text if half of its values or more are, or if none has a
+            value; less texts among numbers are a problem, as other types are.
+        numerals: the separators in numbers of such texts.
         skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
         may_lack: files may lack columns that others have, so lists that are missing are empty ones.
         notes: notes about decisions of `skip_bad`, as (path, text).
     """
 
     is_text: bool = False
+    numerals: Numerals = PYTHON
     skip_bad: bool = False
     may_lack: bool = False
     notes: list[tuple[str, str]] = field(default_factory=list)
@@ -208,14 +193,15 @@ class Inference:
             column = path.partition("/")[0].replace("[]", "")
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
-            text = "string?" if missing and not inside_list else "string"
+            text = "string?" if missing and not inside_list and not self.is_text else "string"
             majority_kinds = " or ".join(sorted(_majority(guess)))
             skip = (
                 f"; --skip_bad leaves out the rows with other values than {majority_kinds}"
                 if majority_kinds and not inside_list
                 else ""
             )
-            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path, text)}{skip}")
+            means = _meaning_of_text(guess, self.numerals) if self.is_text else ""
+            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {means}{_hint(path, text)}{skip}")
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
@@ -265,23 +251,38 @@ class Inference:
             guess: the values of the field.
             path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
         """
-        kinds = set(guess.seen) - {"missing"}
-        if self.skip_bad and not self.is_text:
-            majority = _majority(guess)
-            if majority and majority != kinds:
-                note = (
-                    f"{path!r}: {_conflict(guess)}; the rows with other values than {' or '.join(sorted(majority))} "
-                    "are left out (--skip_bad)"
-                )
-                self.notes.append((path, note))
-                kinds = majority
+        kinds, majority = set(guess.seen) - {"missing"}, _majority(guess)
+        if self.is_text and (not kinds or _is_text(guess)):
+            return "string"
+        if self.skip_bad and majority and majority != kinds:
+            note = (
+                f"{path!r}: {_conflict(guess)}; the rows with other values than {' or '.join(sorted(majority))} "
+                "are left out (--skip_bad)"
+            )
+            self.notes.append((path, note))
+            kinds = majority
         if kinds == {"int"}:
             return "int64"
         if kinds and kinds <= {"int", "float"}:
             return "float64" if guess.is_wide else "float32"
-        if len(kinds) == 1 and not kinds & {"big integer", TOO_DEEP}:
-            return kinds.pop()
-        return "string" if self.is_text else UNKNOWN
+        return kinds.pop() if len(kinds) == 1 and not kinds & {"big integer", TOO_DEEP} else UNKNOWN
+
+
+def _is_text(guess: Guess) -> bool:
+    """Returns whether a column of CSV is text: half of its values are, or they include numbers with leading zeros."""
+    strings, _, example = guess.seen.get("string", (0, "", ""))
+    return bool(strings) and (2 * strings >= guess.count() or bool(LEADING_ZERO.match(example)) or not _majority(guess))
+
+
+def _meaning_of_text(guess: Guess, numerals: Numerals) -> str:
+    """Returns the options, as a clause with a semicolon, by which the first text among numbers is no text; or ''."""
+    _, _, example = guess.seen.get("string", (0, "", ""))
+    if not example:
+        return ""
+    options = options_for(example, numerals)
+    if options and not ("--decimal" in options and guess.count("float") > guess.count("string")):
+        return f"{options} makes numbers of texts such as {example!r:.40}; "
+    return f"--missing {shlex.quote(f'{example:.40}')} if {example!r:.40} means a missing value; "
 
 
 def _majority(guess: Guess) -> set[str]:

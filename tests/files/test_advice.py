@@ -215,20 +215,17 @@ def test_values_of_no_type(tmp_path, value, kind, text):
     assert rows("jsonl", path, "--feature", "a=drop") == [{"b": 1}]
 
 
-@follows(
-    "files/infer.py:stray_texts --missing",
-    "files/infer.py:stray_texts --skip_bad",
-    "files/infer.py:stray_texts --feature",
-)
-def test_texts_among_numbers(tmp_path, caplog):
+@follows("files/infer.py:_meaning_of_text --missing", "files/infer.py:_meaning_of_text --decimal")
+def test_texts_among_numbers(tmp_path):
     path = write(tmp_path, "in.csv", "a\n1\n2\nn/a\n")
-    assert [row["a"] for row in rows("csv", path)] == [b"1", b"2", b"n/a"]
-    warned = caplog.text
-    assert [row["a"] for row in rows("csv", path, *advises(warned, "--missing", "n/a"))] == [1, 2, None]
-    caplog.clear()
-    assert [row["a"] for row in rows("csv", path, *advises(warned, "--feature", "a=string"))] == [b"1", b"2", b"n/a"]
-    assert not caplog.text
-    assert [row["a"] for row in rows("csv", path, "--feature=a=int64", "--skip_bad")] == [1, 2]
+    problem = refused("csv", path)
+    assert [row["a"] for row in rows("csv", path, *advises(problem, "--missing", "n/a"))] == [1, 2, None]
+    assert [row["a"] for row in rows("csv", path, *advises(problem, "--feature", "a=string"))] == [b"1", b"2", b"n/a"]
+    assert "; --skip_bad leaves out the rows with other values than int" in problem
+    assert [row["a"] for row in rows("csv", path, "--skip_bad")] == [1, 2]
+    decimal = write(tmp_path, "decimal.csv", "a;b\n1;x\n2;y\n3,5;z\n")
+    assert "; --decimal , makes numbers of texts such as '3,5'" in refused("csv", decimal, "--delimiter=;")
+    assert [row["a"] for row in rows("csv", decimal, "--delimiter=;", "--decimal=,")] == [1, 2, 3.5]
 
 
 @follows("files/partitions.py:add --feature")
@@ -271,8 +268,8 @@ def content_of_parquet():
 )
 @follows(
     "files/csv.py:_check_is_header beam-datasets build jsonl`;",
-    "intake/contents.py: beam-datasets build image_folder`",
-    "intake/contents.py: beam-datasets build parquet`",
+    "intake/signatures.py: beam-datasets build image_folder`",
+    "intake/signatures.py: beam-datasets build parquet`",
     "intake/contents.py:other_content beam-datasets build tfrecord`",
     "intake/contents.py:text_format --delimiter",
     "intake/contents.py:text_format beam-datasets build csv{}`",

@@ -106,19 +106,20 @@ def test_csv(files):
     assert "zip" not in train[0]
 
 
-def test_a_value_that_makes_a_column_text(files, caplog):
-    """A warning names file, line and value, and the options that settle it."""
-    path = files.write("a.csv", "price,zip\n1.5,00501\nn/a,x\n2,y\n3,z\n")
-    assert {row["price"] for row in files.read("csv")} == {b"1.5", b"n/a", b"2", b"3"}
-    said = caplog.text
-    assert f"{path}, line 3: column 'price' becomes text, because 'n/a' is text (1 of 4 values are)" in said
-    assert "add --missing n/a; if the column is text, --feature price=string" in said
-    assert "'zip'" not in said
+def test_texts_among_numbers_are_an_error(files, caplog):
+    """As they are in JSON lines, wherever they are; it names file, line and value, and the options that settle it."""
+    path = files.write("a.csv", "price,zip\n1.5,00501\nn/a,12\n2,13\n3,14\n")
+    problem = files.fails("csv")
+    assert f"string (1 times, first 'n/a' in {path}, line 3)" in problem
+    assert "; --missing n/a if 'n/a' means a missing value; say what it is (--feature price=string makes" in problem
+    assert "'zip'" not in problem  # a code, which text keeps
     assert sorted(row["price"] or 0 for row in files.read("csv", "--missing", "n/a")) == [0, 1.5, 2, 3]
-    for options in (["--missing=n/a"], ["--feature=price=string"], ["--feature=price=float32", "--skip_bad"]):
-        caplog.clear()
-        files.build("csv", *options)
-        assert "becomes text" not in caplog.text
+    assert {row["price"] for row in files.read("csv", "--feature=price=string")} == {b"1.5", b"n/a", b"2", b"3"}
+    assert sorted(row["price"] for row in files.read("csv", "--feature=price=float32", "--skip_bad")) == [1.5, 2, 3]
+    assert not caplog.text
+    assert sorted(row["price"] for row in files.read("csv", "--skip_bad")) == [1.5, 2, 3]
+    assert "the rows with other values than float or int are left out (--skip_bad)" in caplog.text
+    assert "price" in files.fails("csv", "--infer_rows=1")
 
 
 def test_a_feature_that_no_row_has(files, caplog):

@@ -80,6 +80,32 @@ def test_csv_types():
     assert list(found.values()) == ["int64", "float32", "string", "string", "bool", "string", "int64?"]
 
 
+@pytest.mark.parametrize(
+    "texts, kind",
+    [
+        (["1", "x"], "string"),
+        (["1", "x", "y"], "string"),
+        (["1", "2", "x"], None),
+        (["1", "2.5", "x"], None),
+        (["true", "false", "x"], None),
+        (["1", "true"], None),
+        (["1", "true", "x"], "string"),
+        (["1", "2", "007"], "string"),
+        (["1", "2", "", "x"], None),
+        (["", ""], "string"),
+        (["1", "2", "1" * 30], None),
+    ],
+)
+def test_several_kinds_of_texts(texts, kind):
+    """A column of CSV is text if half of its values are; less of them are a problem."""
+    guess = Guess()
+    for i, text in enumerate(texts):
+        guess.add_row({"a": text}, f"in.csv, line {i}", TextKinds())
+    fields = Inference(is_text=True).fields(guess)
+    assert bool(list(problems(fields))) == (kind is None)
+    assert kind is None or str(fields["a"]) == kind
+
+
 def test_floats_that_need_all_their_digits():
     found = {"a": 1.5, "b": 16777217.0, "c": 16777217, "d": 1e300, "e": [0.1, 1 / 3], "f": float("inf"), "g": 16777217}
     rows = [found, {**found, "a": 0.1, "c": 1.5, "f": float("nan")}]
