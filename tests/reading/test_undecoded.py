@@ -156,6 +156,15 @@ def test_in_dataset_order(
         check(pair, raised.value, [next(i for i in wanted if i in BAD)])
 
 
+def test_of_an_example_that_fills_a_worker_up(pair: Pair) -> None:
+    """Example 0 is bad, and the second example of the second worker."""
+    dataset = bd.builder_from_directory(pair.bad).as_dataset("train[:3]")
+    for filled in (dataset.shard(1, 2, block=2, even="pad"), dataset.batch(1).shard(1, 2, even="pad")):
+        with pytest.raises(ExampleError) as raised:
+            list(filled)
+        check(pair, raised.value, [0])
+
+
 def test_of_a_function_it_is_not_said(pair: Pair) -> None:
     def refuse(_: Any) -> None:
         raise FeatureValueError("not this one")
