@@ -168,7 +168,7 @@ def test_progress_while_a_stage_runs(cluster: flink.Cluster, tmp_path: Path) -> 
     process = start("build", f"{SLOW}:Slow", "--data_dir", str(tmp_path), *cluster.options())
     seen: set[int] = set()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + JOB_SECONDS
         while len(seen) < 2:
             assert process.poll() is None, end(process)
             assert time.monotonic() < deadline, seen
