@@ -28,6 +28,11 @@ _COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_li
 _STATEFUL_LOADERS = _paths("/torchdata/stateful_dataloader/stateful_dataloader.py")
 _DISPATCHERS = _paths("/accelerate/data_loader.py")
 _KERAS_TRAINERS = _paths(*(f"/keras/src/backend/{backend}/trainer.py" for backend in ("tensorflow", "jax", "torch")))
+_KERAS_EPOCHS = _paths("/keras/src/trainers/epoch_iterator.py")
+_KERAS_PROBES = {"_symbolic_build", "get_tf_dataset"}
+_KERAS_PROBING_MODULES = _paths(
+    "/keras/src/trainers/trainer.py", "/keras/src/trainers/data_adapters/torch_data_loader_adapter.py"
+)
 _LOADERS = (*_STATEFUL_LOADERS, *_paths("/torch/utils/data/dataloader.py"))
 
 
@@ -105,6 +110,29 @@ def is_repeated_by_keras() -> bool:
                 has_length = fit.get("steps_per_epoch") is not None
                 return not has_length and int(fit.get("epochs", 1)) - int(fit.get("initial_epoch", 0)) > 1
     return False
+
+
+def is_probed_by_keras() -> bool:
+    """Returns whether Keras begins a pass that it does not train on, in this thread or in one that waits for it.
+
+    It reads a batch to build the model. And after the last batch of an epoch it begins a pass, but another one at the
+    beginning of the next epoch.
+    """
+    return any(
+        _is_probe(frame) for thread_frame in sys._current_frames().values() for frame in _frames_from(thread_frame)
+    )
+
+
+def _is_probe(frame: FrameType) -> bool:
+    """Returns whether a frame is a function of Keras that begins a pass without training on it."""
+    path = frame.f_code.co_filename
+    if path.endswith(_KERAS_PROBING_MODULES):
+        return frame.f_code.co_name in _KERAS_PROBES
+    if frame.f_code.co_name != "_enumerate_iterator" or not path.endswith(_KERAS_EPOCHS):
+        return False
+    epoch: Any = frame.f_locals.get("self")
+    num_batches, num_seen = int(getattr(epoch, "num_batches", None) or 0), int(getattr(epoch, "_steps_seen", 0))
+    return getattr(epoch, "steps_per_epoch", None) is None and 0 < num_batches <= num_seen
 
 
 def is_stateful_loader() -> bool:

@@ -6,7 +6,6 @@ In the signatures, `tf` is the module tensorflow, and a *spec* is a `tf.TypeSpec
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.adapters.callers import is_repeated_by_keras
+from beam_datasets.adapters.callers import is_probed_by_keras, is_repeated_by_keras
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
@@ -85,13 +84,16 @@ def _build_from_generator(
         epoch: the epoch of the first iteration; None for 0.
     """
     converted = dataset.map(_build_converter(tf, spec))  # map() adds the record to errors of decoding
-    passes = itertools.count(dataset._pass_of((epoch or 0) if state is None else state["epoch"]))
-    starts = iter([] if state is None else [state])  # the start of the first iteration
+    next_pass = dataset._pass_of((epoch or 0) if state is None else state["epoch"])
+    first_state = state  # None after the first iteration has begun
 
     def generate() -> Iterator[Any]:
         """Returns an iterator over the items of the next pass; the first pass starts at `state`."""
-        in_pass, epoch = converted._in_pass(next(passes))
-        start = next(starts, None)
+        nonlocal next_pass, first_state
+        in_pass, epoch = converted._in_pass(next_pass)
+        start = first_state
+        if not is_probed_by_keras():
+            next_pass, first_state = next_pass + 1, None
         if start is None:
             return in_pass.iterate(epoch=epoch)
         iterator = in_pass.iterate(state=start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator, Mapping, MutableSequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -63,6 +64,7 @@ class Divided:
         detected_ranks: Ranks | None = None,
         fit_loop: FitLoop | None = None,
         skips_end: bool = False,
+        is_probe: bool = False,
     ) -> None:
         """Divides a dataset.
 
@@ -78,6 +80,7 @@ class Divided:
             detected_ranks: the ranks that the parent of this DataLoader worker detected.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
             skips_end: whether a pass of a stream that starts at the end of an epoch is that of the next one.
+            is_probe: whether the first pass of this DataLoader worker does not count, as its parent only looks at it.
 
         Raises:
             TypeError: a number is not an integer.
@@ -88,6 +91,8 @@ class Divided:
         self._parent_ranks = detected_ranks
         self._parent_fit_loop = fit_loop
         self._skips_end = skips_end
+        self._is_probe = is_probe
+        self._process_of_pass: int | None = None  # id of the process that has begun a pass
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
@@ -112,6 +117,7 @@ class Divided:
             "detected_ranks": None if declared_ranks else detect_ranks(),
             "fit_loop": callers.find_fit_loop(),
             "skips_end": self._skips_end,
+            "is_probe": callers.is_probed_by_keras(),
             "block": self._block,
             "even": self._even,
             "shared": self._passes.integers,
@@ -206,6 +212,10 @@ class Divided:
             warn_of_lightning(self._dataset, self._fit_loop)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
+        is_worker = base_seed is not None
+        if self._is_probed(is_worker=is_worker):
+            start = self._start if self._passes.probe(is_worker=is_worker) else None
+            return cast("Iterator[Any]", self._iterate_items(start, index, count, num_workers, is_worker=is_worker))
         start, self._start, loop = self._start, None, self._fit_loop
         pass_of_start = None if start is None else pass_at_state(self._dataset, start)
         at_least = 0 if loop is None else loop.epoch
@@ -213,9 +223,23 @@ class Divided:
             start = None
         if self._current is not None:
             self._current.close()
-        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=base_seed is not None)
+        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         self._current = items
         return items
+
+    def _is_probed(self, *, is_worker: bool) -> bool:
+        """Returns whether the pass that begins does not count, because Keras begins it without training on it.
+
+        The stack of a DataLoader worker is that of its first pass also in later ones, which persistent workers begin.
+
+        Args:
+            is_worker: whether this process is a DataLoader worker.
+        """
+        is_first = self._process_of_pass != os.getpid()
+        self._process_of_pass = os.getpid()
+        if not is_worker:
+            return callers.is_probed_by_keras()
+        return is_first and (self._is_probe or callers.is_probed_by_keras())
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
         """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""

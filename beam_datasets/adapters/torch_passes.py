@@ -147,6 +147,18 @@ class Passes:
             integers[_STATE_USED_IN_PASS] = self.number
         return pass_of_start is not None
 
+    def probe(self, *, is_worker: bool) -> bool:
+        """Sets the number of this process to that of the next pass, which does not count as begun.
+
+        Args:
+            is_worker: whether this process is a DataLoader worker.
+
+        Returns:
+            Whether the next pass starts at the loaded state, if there is one: workers of no pass have used it.
+        """
+        self.number = self.last + 1
+        return not is_worker or int(self.integers[_STATE_USED_IN_PASS]) == _UNSET
+
     def begin_next(self) -> int:
         """Begins the pass after the last one of this process, and returns its number."""
         self.number += 1

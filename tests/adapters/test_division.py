@@ -476,6 +476,50 @@ def test_a_loop_of_lightning_with_other_attributes_is_announced(items: Any, capl
     assert "as_torch(epoch=N)" in record.message
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_taken", [0, 8])
+def test_a_pass_that_keras_begins_to_build_a_model_does_not_count(items: Any, num_workers: int, num_taken: int) -> None:
+    """It reads a batch, and later begins at the loaded state, or with the same epoch: the stack has its functions."""
+    space: dict[str, Any] = {}
+    exec(compile("def _symbolic_build(read): return read()", "/keras/src/trainers/trainer.py", "exec"), space)
+    shuffled = items.shuffle(seed=3)
+    dataset = divided(shuffled)
+    if num_taken:
+        dataset.load_state_dict(dataset.state_after(examples=num_taken))
+    for epoch in range(3):
+        probed = space["_symbolic_build"](lambda: next(iter(Loader(dataset, 1, num_workers))))
+        got = flat(Loader(dataset, 1, num_workers))
+        assert probed == got[:1]
+        expected = list(shuffled.iterate(epoch=epoch))[0 if epoch else num_taken :]
+        assert sorted(got) == sorted(expected)
+        assert num_workers or got == expected
+
+
+def test_a_pass_that_keras_begins_after_an_epoch_does_not_count(items: Any) -> None:
+    code = """class EpochIterator:
+        num_batches, steps_per_epoch = 6, None
+        def _enumerate_iterator(self, read, seen):
+            self._steps_seen = seen
+            return read()
+    """
+    space: dict[str, Any] = {}
+    exec(compile(code, "/keras/src/trainers/epoch_iterator.py", "exec"), space)
+    dataset, begin = divided(items.shuffle(seed=3)), space["EpochIterator"]()._enumerate_iterator
+    epochs = []
+    for _ in range(2):
+        epochs.append(list(begin(lambda: iter(dataset), 0)))
+        begin(lambda: iter(dataset), 6)
+    assert epochs == [list(items.shuffle(seed=3).iterate(epoch=epoch)) for epoch in range(2)]
+
+
+def test_persistent_workers_count_the_passes_after_one_that_keras_has_begun(items: Any) -> None:
+    """Their stack remains that of the first pass, which does not count."""
+    shuffled = items.shuffle(seed=3)
+    dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, is_probe=True)
+    with as_worker(0, 1, 7):
+        assert [list(dataset) for _ in range(3)] == [list(shuffled.iterate(epoch=epoch)) for epoch in (0, 0, 1)]
+
+
 def test_repeated(items: Any) -> None:
     dataset = divided(items.repeat(), 1, 2, block=2, even="drop")
     assert list(itertools.islice(Loader(dataset, 2, 3), 3)) == [[2, 3], [6, 7], [10, 11]]

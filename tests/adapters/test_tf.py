@@ -168,6 +168,19 @@ def test_a_state_in_the_first_epoch_of_keras(tf: Any, three: Any) -> None:
     assert fit(examples.repeat().batch(4).as_tf_dataset(state=state), epochs=2, steps_per_epoch=6) == [6, 6]
 
 
+def test_an_iteration_that_keras_begins_to_build_a_model_does_not_count(tf: Any, three: Any) -> None:
+    space: dict[str, Any] = {}
+    exec(compile("def _symbolic_build(read): return read()", "/keras/src/trainers/trainer.py", "exec"), space)
+    train = three.as_dataset("train").shuffle(seed=3)
+    iterator = train.iterate(epoch=1)
+    iterator.advance(5)
+    made = train.as_tf_dataset(state=iterator.get_state())
+    expected = [*iterator], [*train.iterate(epoch=2)]
+    for epoch in expected:
+        first = space["_symbolic_build"](lambda: next(iter(made)))
+        assert [int(first["idx"]), *ids(epoch)[1:]] == [int(element["idx"]) for element in made] == ids(epoch)
+
+
 def test_each_iteration_is_the_next_epoch(tf: Any, three: Any) -> None:
     train = three.as_dataset("train").shuffle(seed=3)
     epochs = [ids(train.iterate(epoch=epoch)) for epoch in range(4)]
