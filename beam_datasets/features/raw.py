@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.base import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
+from beam_datasets.intake import limits
 
 
 def to_bytes(value: Any, path: str) -> bytes:
@@ -193,6 +194,8 @@ def array_codec(
         data = array.astype(little, copy=False).tobytes()
         if not compress:
             return data
+        if num_values(shape) is None:
+            check_num_values(array.size, path)
         record(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
         return zlib.compress(data)
 
@@ -205,25 +208,34 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
 
 
-def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool) -> Callable[[bytes], Any]:
+def array_unpacker(
+    dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool, is_declared: bool = True
+) -> Callable[[bytes], Any]:
     """Returns the function from stored bytes to a writable array, or to a NumPy scalar if the shape is ().
 
     Args:
         dtype: the dtype of the array; the bytes are little-endian.
         shape: the shape of the array, with at most one None, which is inferred from the number of bytes.
         path: the feature, for errors.
-        compress: whether the bytes are compressed with zlib.
+        compress: whether the bytes are compressed with zlib. If a record decides the length, it is limited: a few bytes
+            can decompress to more than fits in memory.
+        is_declared: whether the feature declares the shape; False if it is read from a record.
 
     Raises:
-        FeatureValueError: the returned function raises it if the bytes do not fit the dtype and shape.
+        FeatureValueError: the returned function raises it if the bytes do not fit the dtype and shape, or are too many.
     """
     count, little = num_values(shape), _little_endian(dtype)
     size = None if count is None else count * dtype.itemsize
+    has_limit = compress and not (is_declared and count is not None)
     target = tuple(-1 if length is None else length for length in shape)
 
     def unpack(data: bytes) -> Any:
         """Returns the array of stored bytes."""
-        array_bytes = decompress(data, size, path) if compress else data
+        array_bytes = data
+        if has_limit:
+            array_bytes = _decompress_limited(data, count, dtype.itemsize, path)
+        elif compress:
+            array_bytes = decompress(data, size, path)
         try:
             array = np.frombuffer(array_bytes, little).reshape(target).astype(dtype)
         except ValueError:
@@ -247,13 +259,14 @@ def build_empty_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
 _NO_LIMIT = 1 << 62  # a shape in a record may claim more bytes than zlib accepts as a limit
 
 
-def decompress(data: bytes, size: int | None, path: str) -> bytes:
+def decompress(data: bytes, size: int | None, path: str, problem: str = "") -> bytes:
     """Returns the decompressed bytes of zlib data.
 
     Args:
         data: the compressed bytes.
         size: the greatest number of bytes after decompression; None if it is not known.
         path: the feature, for errors.
+        problem: the error if there are more bytes; "" for one that names `size`.
 
     Raises:
         FeatureValueError: the data are corrupt, incomplete, or decompress to more than `size` bytes.
@@ -264,10 +277,46 @@ def decompress(data: bytes, size: int | None, path: str) -> bytes:
     except zlib.error as error:
         raise FeatureValueError(f"the stored bytes cannot be decompressed: {error}", feature=path) from error
     if size is not None and len(output) > size:
-        raise FeatureValueError(f"the stored bytes decompress to more than the feature's {size} bytes", feature=path)
+        problem = problem or f"the stored bytes decompress to more than the feature's {size} bytes"
+        raise FeatureValueError(problem, feature=path)
     if not inflater.eof:
         raise FeatureValueError("the stored compressed bytes are incomplete", feature=path)
     return output
+
+
+def _decompress_limited(data: bytes, count: int | None, item_bytes: int, path: str) -> bytes:
+    """Returns the decompressed bytes of at most `limits.MAX_LIST` values; see `decompress`.
+
+    Args:
+        data: the compressed bytes.
+        count: number of values in the record's shape; None if it is not known.
+        item_bytes: size of a value in bytes.
+        path: the feature, for errors.
+
+    Raises:
+        FeatureValueError: there are more values, or the data are damaged.
+    """
+    if count is not None:
+        check_num_values(count, path)
+        return decompress(data, count * item_bytes, path)
+    limit = limits.limit_of(limits.MAX_LIST)
+    problem = (
+        f"the stored bytes decompress to more than {limit:,} values. If that is right, set the environment variable "
+        f"{limits.VARIABLE}={4 * limit} where datasets are built and read"
+    )
+    return decompress(data, limit * item_bytes, path, problem)
+
+
+def check_num_values(count: int, path: str) -> None:
+    """Checks the number of values of a compressed tensor whose length is not declared by its feature.
+
+    Raises:
+        FeatureValueError: there are more than `limits.MAX_LIST`, or than the environment variable allows.
+    """
+    try:
+        limits.check_num_elements(count, limits.MAX_LIST, f"the tensor has {count:,} values")
+    except InputError as error:
+        raise FeatureValueError(str(error), feature=path) from error
 
 
 _recorded_libraries: ContextVar[set[str] | None] = ContextVar("used", default=None)

@@ -298,7 +298,8 @@ class DynamicTensor(Wrapped):
                 raise FeatureValueError(
                     f"the record has the shape {shape}; the feature has {tensor.shape}", feature=path
                 )
-            return raw.array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
+            unpack = raw.array_unpacker(tensor.dtype, shape, path, compress=compress, is_declared=False)
+            return unpack(stored["value"])
 
         return from_inner
 

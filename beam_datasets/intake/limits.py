@@ -11,10 +11,22 @@ from beam_datasets.errors import InputError
 
 MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
-MAX_LIST = 1 << 28  # values in one row of a Parquet file
+MAX_LIST = 1 << 28  # values in one row of a Parquet file, or in a compressed tensor of unknown length
 MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
 """Environment variable with a higher limit of pixels, samples and values."""
+
+
+def limit_of(max_number: int) -> int:
+    """Returns the limit of the environment variable; `max_number` if it is not set.
+
+    Raises:
+        InputError: the variable is not a positive integer.
+    """
+    text = os.environ.get(VARIABLE, "")
+    if text and not (text.isdecimal() and int(text)):
+        raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
+    return int(text or max_number)
 
 
 def check_num_elements(number: int, max_number: int, problem: str, *, proposed: int | None = None) -> None:
@@ -29,13 +41,7 @@ def check_num_elements(number: int, max_number: int, problem: str, *, proposed: 
     Raises:
         InputError: the number exceeds the limit, or the variable is not a positive integer.
     """
-    if number <= max_number:
-        return
-    text = os.environ.get(VARIABLE, "")
-    if text and not (text.isdecimal() and int(text)):
-        raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
-    limit = int(text or max_number)
-    if number > limit:
+    if number > max_number and number > (limit := limit_of(max_number)):
         raise InputError(
             f"{problem}, more than {limit:,}. If that is right, set the environment variable "
             f"{VARIABLE}={proposed or number} where datasets are built and read"

@@ -265,3 +265,27 @@ def test_names_of_classes_in_an_array() -> None:
     assert F.ClassLabel(names=np.array(["cat", "dog"])).names == ["cat", "dog"]
     with pytest.raises(ValueError, match="takes one of num_classes=, names= and names_file=, not several"):
         F.ClassLabel(names=np.array(["cat", "dog"]), num_classes=2)
+
+
+@pytest.mark.parametrize("shape", [(None,), (None, None)])
+def test_a_record_that_decompresses_to_more_than_the_limit(shape, monkeypatch):
+    """A record decides the length, so some bytes could take all memory."""
+    monkeypatch.setattr("beam_datasets.intake.limits.MAX_LIST", 1000)
+    tree = F.FeaturesDict({"x": F.Tensor(shape=shape, dtype=np.int16, encoding="zlib")})
+    decode = F.compile_decoder(tree)
+    large = np.zeros((1001, 1)[: len(shape)], np.int16)
+    with pytest.raises(FeatureValueError, match=r"^x: the tensor has 1,001 values, more than 1,000\. If that is"):
+        F.compile_encoder(tree)({"x": large})
+    fits = large[:1000]
+    assert decode(F.compile_encoder(tree)({"x": fits}))["x"].shape == fits.shape
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "2000")
+    record = F.compile_encoder(tree)({"x": large})
+    assert decode(record)["x"].shape == large.shape
+    monkeypatch.delenv("BEAM_DATASETS_MAX_ELEMENTS")
+    with pytest.raises(FeatureValueError, match=r"more than 1,000.*BEAM_DATASETS_MAX_ELEMENTS=") as caught:
+        decode(record)
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", str(caught.value).rpartition("ELEMENTS=")[2].split()[0])
+    assert decode(record)["x"].shape == large.shape
+    declared = F.FeaturesDict({"x": F.Tensor(shape=(1001, 1)[: len(shape)], dtype=np.int16, encoding="zlib")})
+    monkeypatch.delenv("BEAM_DATASETS_MAX_ELEMENTS")
+    assert F.compile_decoder(declared)(F.compile_encoder(declared)({"x": large}))["x"].shape == large.shape
