@@ -105,7 +105,7 @@ def test_errors_are_one_message(small, tmp_path, run):
     "args, problem",
     [
         ([], "usage"),
-        (["frob"], "unknown command 'frob'; expected build, plan, materialize, "),
+        (["frob"], "unknown command 'frob'; expected build, plan, new, "),
         (["bild", "digits"], "unknown command 'bild'; .* Did you mean 'build'"),
         (["build"], "NAME_OR_FILE"),
         (["build", "--data_dir", "x"], "the dataset comes first"),

@@ -1,0 +1,30 @@
+"""What `beam-datasets` prints without a command: each command once, in a group."""
+
+import re
+
+from beam_datasets.cli.main import COMMANDS, DESCRIPTION
+
+
+def test_each_command_is_in_a_group(run):
+    assert run("--help")[0] == 0
+    lines = DESCRIPTION.partition("Options of every command:")[0].splitlines()
+    assert lines[0].startswith("Generates datasets as versioned TFRecord shards")  # what it is, before what it can do
+    commands = [match[1] for line in lines if (match := re.match(r"  beam-datasets (\w+)", line))]
+    groups = [line for line in lines if re.fullmatch(r"[a-z][a-z ,]+", line)]
+    assert sorted(commands) == sorted(COMMANDS)
+    assert len(set(commands)) == len(commands)
+    assert groups[0] == "make a dataset"
+    assert lines.index(groups[0]) < lines.index(next(line for line in lines if line.startswith("  beam-datasets")))
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_first_steps_of_the_help_work(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "houses1.csv").write_text("rooms,price\n3,100\n")
+    [command] = re.findall(r"\$ beam-datasets (.*)", DESCRIPTION)
+    [code] = re.findall(r">>> (.*)", DESCRIPTION)
+    assert run(*command.replace("'", "").split())[0] == 0
+    imported, _, expression = code.partition("; ")
+    names: dict[str, object] = {}
+    exec(imported, names)
+    assert eval(expression, names) == {"rooms": 3, "price": 100}
