@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from beam_datasets import storage
+from beam_datasets.advice import names_foreign_constructor_arguments
+from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES
@@ -197,6 +199,22 @@ class DownloadSettings:
             ) from error
 
 
+def _check_settings(settings: object) -> None:
+    """Checks that the argument of a `DownloadManager` is its settings.
+
+    Raises:
+        TypeError: it is something else, such as a directory.
+    """
+    if not isinstance(settings, DownloadSettings):
+        path = str(settings) if isinstance(settings, (str, os.PathLike)) else "downloads"
+        raise TypeError(
+            f"settings: expected DownloadSettings, got {shown(settings)}. Write "
+            f"DownloadManager(DownloadSettings(download_dir=pathlib.Path({path!r}))); a builder gets its manager "
+            "as the argument of _split_generators(dl_manager)"
+        )
+
+
+@names_foreign_constructor_arguments
 class DownloadManager:
     """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
 
@@ -204,6 +222,15 @@ class DownloadManager:
     """
 
     def __init__(self, settings: DownloadSettings) -> None:
+        """Creates a manager.
+
+        Args:
+            settings: its directories and options.
+
+        Raises:
+            TypeError: `settings` is something else, such as a directory.
+        """
+        _check_settings(settings)
         self._settings = settings
         self._fetched: dict[str, Checksum] = {}
 

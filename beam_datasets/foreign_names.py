@@ -980,6 +980,10 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "block_length": "`bd.ReadConfig(interleave_block_length={value})`",
         "num_parallel_calls": "`bd.ReadConfig(num_parallel_calls_for_decode={value})`",
     },
+    "DownloadManager": {
+        "": "`DownloadManager(DownloadSettings(download_dir=pathlib.Path({first:'downloads'})))`",
+        "download_dir | cache_dir | extract_dir": "`DownloadManager(DownloadSettings(download_dir=pathlib.Path({value})))`",
+    },
     "Version": {
         "": "`bd.Version('1.0.0')`",
     },

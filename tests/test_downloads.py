@@ -612,3 +612,16 @@ def test_a_file_of_this_machine_that_has_changed(tmp_path: Path) -> None:
     manager = replace(settings, register_to=checksums).manager()
     assert manager.download(path.as_uri()) == path
     assert downloads.read_checksums(checksums)[path.as_uri()].sha256 == hashlib.sha256(b"new").hexdigest()
+
+
+def test_a_manager_is_made_of_settings(tmp_path):
+    for call in (
+        lambda: DownloadManager(str(tmp_path)),
+        lambda: DownloadManager(tmp_path),
+        lambda: DownloadManager(download_dir=str(tmp_path)),
+    ):
+        with pytest.raises(TypeError, match=r"\(DownloadSettings\(download_dir=pathlib\.Path\(") as caught:
+            call()
+        assert str(tmp_path) in str(caught.value) or "str(tmp_path)" in str(caught.value)
+    (tmp_path / "a.txt").write_text("a")
+    assert DownloadManager(DownloadSettings(download_dir=tmp_path)).download(str(tmp_path / "a.txt"))
