@@ -84,6 +84,11 @@ def command(kind, root, data_dir, num_workers):
     )
 
 
+def waiting():
+    """Returns how many times as long as on an idle machine a command takes: the processes that share a core."""
+    return max(1, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def run(folder, words):
     """Runs a command in a process of its own; returns (exit code, what was said, seconds)."""
     said = folder / "said"
@@ -114,7 +119,7 @@ def test_a_full_disk(tmp_path, published, seed):
         code, said, seconds = run(tmp_path, command(kind, published, disk, draw.randint(1, 3)))
         assert code in (0, 1), said
         assert "Traceback" not in said
-        assert seconds < 3 * LIMIT_SECONDS, said
+        assert seconds < LIMIT_SECONDS * waiting(), said
         versions = [path.parent for path in disk.rglob("dataset_info.json") if "incomplete" not in str(path)]
         for version in versions:
             if kind != "export":
