@@ -155,12 +155,15 @@ class Source(Operation):
         return self.pool.namer(self.instructions)
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
-        """Yields arrays of the visits that read the positions of the spans, fewest at first."""
+        """Yields arrays of the visits that read the positions of the spans, a long range in growing parts."""
         order, runs = self.arrangement(epoch)
         skip, per_visit = self.instructions.skip[runs], order.examples_per_visit
-        for starts, counts in limit_spans(spans, growing_sizes(_MIN_VISITS * per_visit, _MAX_VISITS * per_visit)):
-            files, firsts, numbers = order.visits(starts, counts)
-            yield runs[files], firsts + skip[files], numbers
+        sizes = growing_sizes(_MIN_VISITS * per_visit, _MAX_VISITS * per_visit)
+        for span in spans:
+            is_range = len(span[0]) == 1  # several ranges, such as of `Shared`, are few enough
+            for starts, counts in limit_spans(iter((span,)), sizes) if is_range else (span,):
+                files, firsts, numbers = order.visits(starts, counts)
+                yield runs[files], firsts + skip[files], numbers
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; a damaged record is a `Damaged`."""
