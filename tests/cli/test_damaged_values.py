@@ -159,7 +159,7 @@ def test_head(made, places, run):
     for name, text in zip(re.findall("name: '(.*)'", out), out.split("\nexample ")[1:]):
         assert ("does not decode: " in text) == (name in DAMAGED)
         assert (places[name] in text) == (name in DAMAGED)
-    assert "  all/sounds: does not decode: all/sounds" in out
+    assert "  all.sounds: does not decode: all/sounds" in out
     assert f"\nvalues that do not decode: in {len(DAMAGED)} of these {len(NAMES)} examples; beam-datasets verify" in out
     code, out, _ = run("head", made, "--count", 99, "--json")
     content = json.loads(out)

@@ -90,3 +90,27 @@ def test_nothing_is_said_to_be_published_of_files_that_were_not_taken(orders, ru
     _, out, _ = run("append", "rows", *CSV)
     assert "has all of it" not in out
     assert "no file is new, and those that have changed were not taken. Nothing was published." in out
+
+
+def test_what_errors_propose_works(orders, run):
+    (orders / "day_1.csv").write_text("id,n\n" + "".join(f"{i},{i}\n" for i in range(40)))
+    shares = ["--split", "train=80%", "--split", "test=20%"]
+    args = ["--pattern", "day_1.csv", "--key", "id", "--data_dir", "data"]
+    assert run("build", "csv", "--name", "days", *args, *shares)[0] == 0
+    (orders / "day_2.csv").write_text("id,n\n90,1\n91,2\n")
+    day_2 = ["append", "days", "--data_dir", "data", "--from", "csv", "--pattern", "day_2.csv"]
+    _, _, err = run("append", "days")
+    assert "Type `beam-datasets append NAME --from csv --pattern NEW.csv --data_dir DIR`" in err
+    _, _, err = run(*day_2, *shares)
+    assert "--splits train=80%" in err
+    assert run(*day_2, "--splits", "train=80%", "--splits", "test=20%")[0] == 0
+    _, _, err = run("append", "days", "--data_dir", "data", "--delete", "id=3")
+    assert "--delete keys.txt" in err
+    (orders / "keys.txt").write_text("3\n")
+    assert run("append", "days", "--data_dir", "data", "--delete", "keys.txt")[0] == 0
+    _, _, err = run("stats", "days", "n")
+    assert "Did you mean '--features n'?" in err
+    assert run("stats", "days", "--features", "n")[0] == 0
+    _, _, err = run("verify", "days", "--num_workers", "2")
+    assert "--jobs N reads N shards at once" in err
+    assert run("verify", "days", "--jobs", "2")[0] == 0
