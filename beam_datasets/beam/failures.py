@@ -171,6 +171,12 @@ def _engine_problem(text: str) -> str | None:
             "version of Beam, or a package that is not installed; nothing was published. "
             "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once."
         )
+    if "NoResourceAvailableException" in text:
+        return (
+            "the cluster had too few free slots for the job for as long as its slot.request.timeout, such as after the "
+            "loss of a TaskManager; nothing was published. Start TaskManagers, or lower --parallelism, and run it "
+            "again with --resume."
+        )
     if "JobCancellationException" in text:
         return "the job was cancelled on the engine's page or by its interface; nothing was published."
     if "FlinkJobNotFoundException" in text:

@@ -119,6 +119,11 @@ def test_an_error_of_java_is_its_message_and_its_cause():
         ("org.apache.flink.runtime.client.JobCancellationException: Job was cancelled.", "the job was cancelled on"),
         ("RestClientException: [org.apache.flink.FlinkJobNotFoundException: no job]", "the JobManager does not know"),
         (
+            "java.util.concurrent.CompletionException: org.apache.flink.runtime.jobmanager.scheduler."
+            "NoResourceAvailableException: Slot request bulk is not fulfillable! Could not allocate the required slot",
+            "the cluster had too few free slots for the job",
+        ),
+        (
             "java.lang.RuntimeException: java.util.concurrent.TimeoutException: No client connected within timeout",
             "a worker could not start its part of the job; the output of its worker pool says why",
         ),
