@@ -18,6 +18,8 @@ _INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
 _KINDS = {bool: "bool", float: "float", str: "string", type(None): "missing", list: "list", dict: "object"}
 _INT64 = range(-(2**63), 2**63)
+_NUMBER_STARTS = frozenset("0123456789+-.iInN \t\n\r\f\v")  # also of infinity, and of NaN
+_MAX_FLOAT32_INT = 1 << 24  # up to it, float32 has all integers
 _INT64_DIGITS = 20  # with the sign; Python refuses to convert thousands of digits
 MAX_DEPTH = 32  # of objects and lists that become features
 TOO_DEEP = "too deep"
@@ -57,13 +59,17 @@ class TextKinds:
             return "missing"
         if not self.numerals.is_python:
             text = self.numerals.to_python(text) or "?"
+        if text[:1] not in _NUMBER_STARTS:
+            return "bool" if len(text) < 6 and text.lower() in ("true", "false") else "string"
         if LEADING_ZERO.match(text):
             return "string"
         if _INT.fullmatch(text):
+            if len(text) < _INT64_DIGITS - 1:
+                return "int"
             return "int" if len(text.strip()) <= _INT64_DIGITS and int(text) in _INT64 else "string"
         if _FLOAT.fullmatch(text):
             return "string" if abs(float(text)) == float("inf") and "n" not in text.lower() else "float"
-        return "bool" if text.lower() in ("true", "false") else "string"
+        return "string"
 
 
 @dataclass
@@ -97,9 +103,12 @@ class Guess:
         count, first, example = self.seen.get(kind, (0, location, value))
         self.seen[kind] = (count + 1, first, example)
         if not self.is_wide and kind in ("float", "int"):
-            plain = kind_of.numerals.to_python(value) or "" if isinstance(kind_of, TextKinds) else value
-            number = float(plain)
-            self.is_wide = not survives(number) or (kind == "int" and int(number) != int(plain))
+            plain = value
+            if isinstance(kind_of, TextKinds) and not kind_of.numerals.is_python:
+                plain = kind_of.numerals.to_python(value) or ""
+            if kind == "float" or abs(int(plain)) > _MAX_FLOAT32_INT:
+                number = float(plain)
+                self.is_wide = not survives(number) or (kind == "int" and int(number) != int(plain))
         if kind == "list":
             self.item = self.item or Guess()
             for inner in value:

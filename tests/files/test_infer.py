@@ -1,5 +1,6 @@
 """Features that are inferred of files: types of columns, files that differ, all problems of a schema at once."""
 
+import contextlib
 import decimal
 import json
 import re
@@ -78,6 +79,36 @@ def test_csv_types():
         guess.add_row(dict(zip("abcdefg", row)), f"in.csv, line {i}", kind_of)
     found = {name: str(field) for name, field in Inference(is_text=True).fields(guess).items()}
     assert list(found.values()) == ["int64", "float32", "string", "string", "bool", "string", "int64?"]
+
+
+NUMERALS = st.text(" \t0123456789+-.eEinfatysNIl_", max_size=24) | st.integers(-(2**66), 2**66).map(str)
+
+
+@given(NUMERALS | st.floats().map(str) | st.text(max_size=8) | st.sampled_from(["True", "FALSE", " 7 ", "-0", "١"]))
+def test_kinds_of_texts_are_those_of_python(text):
+    kind = TextKinds()(text)
+    is_code = re.match(r"\s*[+-]?0\d", text, re.ASCII) is not None
+    if kind == "int":
+        assert -(2**63) <= int(text) < 2**63
+    elif kind == "float":
+        float(text)
+    elif kind == "bool":
+        assert text.lower() in ("true", "false")
+    elif kind == "string" and text.isascii() and "_" not in text and not is_code:
+        assert text.lower() not in ("true", "false")
+        with contextlib.suppress(ValueError):
+            assert abs(float(text)) >= 2.0**63  # too large for an int64, or for a float
+
+
+@pytest.mark.parametrize("number", [2**24, 2**24 + 1, -(2**24) - 1, 2**24 + 2, 2**40 + 1])
+def test_wide_integers(number):
+    """They are wide if float32 lacks them: then floats beside them are float64, in texts and in JSON."""
+    for values, kind_of in (([number, 0.5], None), ([str(number), "0.5"], TextKinds())):
+        guess = Guess()
+        for value in values:
+            guess.add_row({"a": value}, "in", *([kind_of] if kind_of else []))
+        expected = "float32" if int(np.float32(number)) == number else "float64"
+        assert str(Inference(is_text=kind_of is not None).fields(guess)["a"]) == expected
 
 
 @pytest.mark.parametrize(
