@@ -545,6 +545,10 @@ def pixels_of(path: Path | io.BytesIO, encoding: str) -> np.ndarray[Any, Any]:
         pixels = imagecodecs.png_decode(data)
     elif data[:2] == b"\xff\x0a" or data[4:8] == b"JXL ":
         pixels = imagecodecs.jpegxl_decode(data)
+    elif data[4:8] == b"ftyp" and not _is_opened(data):  # of HEIC, Pillow knows fewer brands than libheif
+        import pillow_heif
+
+        pixels = np.asarray(pillow_heif.open_heif(io.BytesIO(data)).to_pillow())
     elif data[:3] == b"\xff\xd8\xff" and not _is_opened(data):  # Pillow stops at bytes that libjpeg skips
         pixels = imagecodecs.jpeg8_decode(data, outcolorspace="RGB")
     else:
