@@ -214,7 +214,7 @@ class Divided:
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         is_worker = base_seed is not None
         if self._is_probed(is_worker=is_worker):
-            start = self._start if self._passes.probe(is_worker=is_worker) else None
+            start = self._start if self._passes.probe() else None
             return cast("Iterator[Any]", self._iterate_items(start, index, count, num_workers, is_worker=is_worker))
         start, self._start, loop = self._start, None, self._fit_loop
         pass_of_start = None if start is None else pass_at_state(self._dataset, start)

@@ -108,7 +108,7 @@ class Passes:
 
         A process without workers discards the loaded state after using it. A process with workers does not see that
         they used it, and also passes it to the workers of the next pass. So workers share the number of the pass that
-        used it, and ignore it in others.
+        used it, and it is ignored in others, also in those without workers.
 
         Args:
             worker: the index of this DataLoader worker.
@@ -132,7 +132,7 @@ class Passes:
                 integers[loader + 1 + worker % _MAX_WORKERS]
             )
             number = pass_and_loader >> _KEY_BITS if is_joined else number
-        is_used = base_seed is None or started_by in (_UNSET, number)
+        is_used = started_by == _UNSET or (base_seed is not None and started_by == number)
         if pass_of_start is not None and is_used:
             self.number = pass_of_start
         else:
@@ -147,17 +147,14 @@ class Passes:
             integers[_STATE_USED_IN_PASS] = self.number
         return pass_of_start is not None
 
-    def probe(self, *, is_worker: bool) -> bool:
+    def probe(self) -> bool:
         """Sets the number of this process to that of the next pass, which does not count as begun.
-
-        Args:
-            is_worker: whether this process is a DataLoader worker.
 
         Returns:
             Whether the next pass starts at the loaded state, if there is one: workers of no pass have used it.
         """
         self.number = self.last + 1
-        return not is_worker or int(self.integers[_STATE_USED_IN_PASS]) == _UNSET
+        return int(self.integers[_STATE_USED_IN_PASS]) == _UNSET
 
     def begin_next(self) -> int:
         """Begins the pass after the last one of this process, and returns its number."""

@@ -309,6 +309,7 @@ def test_a_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> No
     assert sorted(flat(Loader(dataset, 1, num_workers))) == list(range(N))
     dataset.load_state_dict(dataset.state_after(examples=21))
     assert sorted(flat(Loader(dataset, 1, num_workers))) == [21, 22]
+    assert sorted(flat(Loader(dataset, 1, 2 - num_workers))) == list(range(N))  # with workers, or without
 
 
 @settings(max_examples=60)
