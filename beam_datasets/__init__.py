@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from beam_datasets.display.examples import as_dataframe as as_dataframe
     from beam_datasets.display.examples import show_examples as show_examples
     from beam_datasets.environment import show_versions as show_versions
-    from beam_datasets.generate.repair import repair as repair
-    from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
     from beam_datasets.jobs import materialize as materialize
     from beam_datasets.materializing.appending import append as append
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.version import BlockedVersions as BlockedVersions
     from beam_datasets.metadata.version import Experiment as Experiment
     from beam_datasets.metadata.version import Version as Version
+    from beam_datasets.publishing.repair import repair as repair
     from beam_datasets.reading.config import ReadConfig as ReadConfig
     from beam_datasets.reading.dataset import Dataset as Dataset
     from beam_datasets.reading.directories import builder_from_directories as builder_from_directories
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
     from beam_datasets.reading.opening import load as load
     from beam_datasets.reading.streams import Stream as Stream
+    from beam_datasets.sources.units import SourceUnits as SourceUnits
     from beam_datasets.verifying import verify as verify
 
 _HOMES = {
@@ -81,8 +81,8 @@ _HOMES = {
     ".diffing": ("DatasetDiff", "diff"),
     ".verifying": ("verify",),
     ".environment": ("show_versions",),
-    ".generate.repair": ("repair",),
-    ".generate.units": ("SourceUnits",),
+    ".publishing.repair": ("repair",),
+    ".sources.units": ("SourceUnits",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

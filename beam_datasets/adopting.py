@@ -30,7 +30,6 @@ from beam_datasets.features.base import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.publish import beside
 from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.intake.streams import codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
@@ -48,6 +47,7 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
+from beam_datasets.publishing.disk_commit import beside
 from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.records.shards import INDEX_SUFFIX

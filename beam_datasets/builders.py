@@ -27,7 +27,6 @@ from beam_datasets.errors import (
     did_you_mean,
 )
 from beam_datasets.extras import Self, needs
-from beam_datasets.generate.options import BuildOptions, EngineOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
@@ -38,14 +37,15 @@ from beam_datasets.metadata.names import (
     check_split_name,
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
+from beam_datasets.options import BuildOptions, EngineOptions, ShardingOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.generate.units import SourceUnits
     from beam_datasets.metadata.info import InfoArguments
+    from beam_datasets.publishing.progress import Progress
     from beam_datasets.reading.config import ReadConfig
+    from beam_datasets.sources.units import SourceUnits
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (
@@ -409,7 +409,7 @@ class DatasetBuilder:
         try:
             directory = self._generate_version(options, overwrite=overwrite)
         except DuplicateKeyError as error:
-            from beam_datasets.generate.repeated_keys import with_key
+            from beam_datasets.sources.repeated_keys import with_key
 
             raise with_key(error, self) from None
         except Exception as error:
@@ -451,7 +451,7 @@ class DatasetBuilder:
         """Returns {split: source} if one worker would read each source: an iterable or a single unit; else None."""
         if "pipeline" in inspect.signature(self._split_generators).parameters:
             return None
-        from beam_datasets.generate.units import SourceUnits, iterated
+        from beam_datasets.sources.units import SourceUnits, iterated
 
         sources = self.split_generators(None)
         unit_sources = {
@@ -464,8 +464,8 @@ class DatasetBuilder:
         return unit_sources if by_one_worker else None
 
     def _generate_in_process(self, sources: Mapping[str, SourceUnits], options: BuildOptions) -> str:
-        """Generates the dataset without Beam; returns its directory. See `beam_datasets.generate.in_process`."""
-        from beam_datasets.generate import in_process
+        """Generates the dataset without Beam; returns its directory. See `beam_datasets.execute.in_process`."""
+        from beam_datasets.execute import in_process
 
         info = self.info.replace(download_size=self.download_size or self.info.download_size)
         builder = f"{type(self).__module__}:{type(self).__qualname__}"
@@ -478,14 +478,14 @@ class DatasetBuilder:
             ValueError: an option cannot be combined with overwriting.
         """
         from beam_datasets.beam.generate import generate
-        from beam_datasets.generate import publish as publishing
+        from beam_datasets.publishing import disk_commit
 
         if wrong := [name for name in ("check_against", "resume") if getattr(options, name)]:
             raise ValueError(f"overwrite cannot be combined with {wrong[0]}. Raise the version.")
         if not options.engine.wait:
             raise ValueError("overwrite must wait for the end of the job; leave out wait=False (--no_wait).")
-        with publishing.beside(self.dataset_dir) as folder:
-            publishing.replace_published(generate(self.elsewhere(folder), options), self.dataset_dir)
+        with disk_commit.beside(self.dataset_dir) as folder:
+            disk_commit.replace_published(generate(self.elsewhere(folder), options), self.dataset_dir)
         return self.dataset_dir
 
     @property
@@ -846,7 +846,7 @@ def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> E
         sources: split -> its source; splits whose sources are read together are cut together.
         count: maximum number of examples, at least 1.
     """
-    from beam_datasets.generate.units import SourceUnits, read_together
+    from beam_datasets.sources.units import SourceUnits, read_together
 
     source = sources[split]
     if isinstance(source, SourceUnits):
@@ -873,7 +873,7 @@ def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> 
         keeps: split -> `keep` of its source, for the splits that are read together.
         count: maximum number of pairs.
     """
-    from beam_datasets.generate.units import pair_and_splits
+    from beam_datasets.sources.units import pair_and_splits
 
     items = itertools.chain.from_iterable(map(source.read, source.units))
     pairs = (pair_and_splits(item, keeps) for item in items)

@@ -45,7 +45,7 @@ def is_own(file: str) -> bool:
 
     A folder of other files may have the package's name.
 
-    >>> is_own("/there/beam_datasets/generate/plan.py"), is_own("/home/me/beam_datasets/my.py")
+    >>> is_own("/there/beam_datasets/shuffle/plan.py"), is_own("/home/me/beam_datasets/my.py")
     (True, False)
     """
     match = _IN_PACKAGE.match(file)

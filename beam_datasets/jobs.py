@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.extras import needs
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 
 if TYPE_CHECKING:
     from beam_datasets.exporting.run import ExportPlan
-    from beam_datasets.generate.progress import Progress
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
+    from beam_datasets.publishing.progress import Progress
 
 
 _NEEDED_BY = "a run with a runner or num_workers needs Apache Beam"

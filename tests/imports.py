@@ -23,7 +23,11 @@ LAYERS = (
     ("adapters",),
     ("reading",),
     ("diffing", "slim", "statistics", "verifying"),
-    ("generate",),
+    ("options",),
+    ("shuffle",),
+    ("sources",),
+    ("publishing",),
+    ("execute",),
     ("adopting", "materializing"),
     ("exporting",),
     ("beam",),
@@ -41,7 +45,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 # Packages whose types an earlier one names under `if TYPE_CHECKING:`.
-TYPES = {("adapters", "reading"), ("beam", "builders")}
+TYPES = {("adapters", "reading"), ("beam", "builders"), ("options", "publishing"), ("options", "sources")}
 
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 
 # Imported while the files of the interpreter can be read.
-import beam_datasets.generate.publish
+import beam_datasets.publishing.phases
 import beam_datasets.reading.opening  # noqa: F401
 
 

@@ -28,8 +28,8 @@ from beam_datasets.errors import (
 )
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
-from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.publishing.leftovers import find_leftovers
 from tests.directories import contents
 
 DATA = Path(__file__).resolve().parent / "data" / "tfds"

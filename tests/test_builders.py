@@ -18,9 +18,9 @@ import beam_datasets.tfds as tfds
 from beam_datasets import catalog
 from beam_datasets.builders import BeamBasedBuilder, BuilderConfig, DatasetBuilder, GeneratorBasedBuilder
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
-from beam_datasets.generate.options import BuildOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
+from beam_datasets.options import BuildOptions, ShardingOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

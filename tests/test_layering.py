@@ -60,7 +60,7 @@ def test_exceptions_are_in_use() -> None:
     [
         ("formats/tfrecord.py", "from beam_datasets.storage import exists"),
         ("formats/tfrecord.py", "from ..metadata import keys"),
-        ("reading/records.py", "def f():\n    import beam_datasets.generate.plan"),
+        ("reading/records.py", "def f():\n    import beam_datasets.shuffle.plan"),
         ("reading/records.py", "from beam_datasets import generate"),
         ("reading/records.py", "def f():\n    import apache_beam as beam"),
         ("cli/main.py", "import apache_beam as beam"),
@@ -69,7 +69,7 @@ def test_exceptions_are_in_use() -> None:
         ("builders.py", "def f():\n    from pipelines import digits"),
         ("helpers.py", "from beam_datasets import errors"),
         ("reading/records.py", "from beam_datasets import helpers"),
-        ("reading/records.py", "NAME = 'beam_datasets.generate.plan'"),
+        ("reading/records.py", "NAME = 'beam_datasets.shuffle.plan'"),
     ],
 )
 def test_rule_sees(path: str, source: str) -> None:

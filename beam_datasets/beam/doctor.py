@@ -26,8 +26,8 @@ from beam_datasets.beam import checks, flink
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import check_servers, run_pipeline
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.generate.options import EngineOptions
-from beam_datasets.generate.owners import IN_PROCESS, Owner
+from beam_datasets.options import EngineOptions
+from beam_datasets.publishing.owners import IN_PROCESS, Owner
 
 MAX_CLOCK_SECONDS = 5.0  # by how much clocks may differ
 MIN_MEMORY = 1 << 30  # bytes that a worker process needs for small records

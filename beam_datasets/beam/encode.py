@@ -16,25 +16,17 @@ from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError, tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlocks, histogram_of
-from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS, reported
-from beam_datasets.generate.units import (
-    Checkpoint,
-    SourceUnits,
-    checksum,
-    choose,
-    load_checkpoints,
-    named_units,
-    pair_and_splits,
-    pair_of,
-    what_raised,
-)
+from beam_datasets.publishing.checkpoints import Checkpoint, checksum, choose, load_checkpoints
+from beam_datasets.publishing.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS, reported
+from beam_datasets.shuffle.block_builder import BlockBuilder
+from beam_datasets.shuffle.blocks import Block, SpilledBlocks, histogram_of
+from beam_datasets.sources.units import SourceUnits, named_units, pair_and_splits, pair_of, what_raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.engine import Transport
-    from beam_datasets.generate.shard_writer import WrittenShard
+    from beam_datasets.publishing.shard_files import WrittenShard
 
 SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit

@@ -35,13 +35,13 @@ from beam_datasets.errors import (
     did_you_mean,
 )
 from beam_datasets.extras import needs
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import Workers
-from beam_datasets.generate.options import EngineOptions
-from beam_datasets.generate.owners import LOCAL_RUNNERS
-from beam_datasets.generate.plan import MergeLimits
-from beam_datasets.generate.publish import Publication
+from beam_datasets.options import EngineOptions
+from beam_datasets.publishing import staging_checks
+from beam_datasets.publishing.owners import LOCAL_RUNNERS
+from beam_datasets.publishing.publication import Publication
+from beam_datasets.publishing.spill_dirs import Workers
 from beam_datasets.reading.elements.executor import usable_cores
+from beam_datasets.shuffle.levels import MergeLimits
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
@@ -419,7 +419,7 @@ def _check_launcher(_: Any, publication: Publication) -> None:
         publication: the publication whose directories are checked.
     """
     if not publication.is_published:  # a restarted job checks again, maybe after publishing
-        publishing.check_is_of_launcher(publication)
+        staging_checks.check_is_of_launcher(publication)
 
 
 # ------------------------------------------------------------------------------------------------------------ Dataflow

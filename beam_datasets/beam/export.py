@@ -12,13 +12,13 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import count_written
 from beam_datasets.beam.running import check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from beam_datasets.generate.shard_writer import WrittenShard
+    from beam_datasets.publishing.shard_files import WrittenShard
 
     NameOrDir = str | os.PathLike[str]
 

@@ -22,7 +22,7 @@ import grpc
 
 from beam_datasets import errors, frames
 from beam_datasets.errors import GenerationError
-from beam_datasets.generate.blocks import NOT_UTF8
+from beam_datasets.shuffle.block_builder import NOT_UTF8
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)

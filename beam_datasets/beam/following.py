@@ -20,8 +20,8 @@ from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.flink import Failure, JobStatus
 from beam_datasets.display import progress
 from beam_datasets.errors import StorageError
-from beam_datasets.generate.progress import PROGRESS_FILE, Progress, measure
-from beam_datasets.generate.runs import Run
+from beam_datasets.publishing.progress import PROGRESS_FILE, Progress, measure
+from beam_datasets.publishing.runs import Run
 
 ASK_SECONDS = 2.0  # between two requests to the engine
 FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES = 0.2, 10  # the same at the beginning

@@ -18,23 +18,15 @@ from beam_datasets.beam.encode import UnitReader
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
 from beam_datasets.features.image import with_image_checks
-from beam_datasets.generate import compatibility
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import choose_spill_dir
-from beam_datasets.generate.options import BuildOptions
-from beam_datasets.generate.progress import count_units
-from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.units import (
-    Resumable,
-    ShardRecords,
-    SourceUnits,
-    check_iterable,
-    command_to_resume,
-    find_attempts,
-    fingerprint,
-    iterated,
-    read_together,
-)
+from beam_datasets.options import BuildOptions
+from beam_datasets.publishing import compatibility, staged_inputs
+from beam_datasets.publishing.fingerprints import fingerprint
+from beam_datasets.publishing.progress import count_units
+from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.resume import Resumable, command_to_resume, find_attempts
+from beam_datasets.publishing.spill_dirs import choose_spill_dir
+from beam_datasets.publishing.staged_shards import ShardRecords
+from beam_datasets.sources.units import SourceUnits, check_iterable, iterated, read_together
 
 if TYPE_CHECKING:
     from apache_beam.runners.runner import PipelineResult
@@ -82,7 +74,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         size = builder.download_size or publication.info.download_size
         info = publication.info.replace(download_size=size)
         staged = dataclasses.replace(publication, info=info, shard_records=records)
-        staged = publishing.stage_inputs(staged, options.inputs)
+        staged = staged_inputs.stage_inputs(staged, options.inputs)
         write = WriteExamples(staged, options.sharding, transport, readers, list(sources), options.checksums)
         examples | write
         return None if is_of_beam else max(len(units) - count_units(directories), 1)  # the others are reused
@@ -111,7 +103,7 @@ def prepare(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines.Eng
     compared_with = None
     if options.check_against:
         compared_with = compatibility.earlier_version(builder.dataset_dir, options.check_against)
-    publication = publishing.announce(
+    publication = announce(
         builder.info,
         builder.dataset_dir,
         sharding=options.sharding,

@@ -26,16 +26,16 @@ from beam_datasets.beam.write import (
     reserve,
     write_blocks,
 )
-from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate.options import EngineOptions
-from beam_datasets.generate.progress import Progress
-from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
-from beam_datasets.materializing.plan import Job, announce, check_unchanged, plan_job, with_counts
+from beam_datasets.materializing.plan import Job, announce_job, check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.lineage import Lineage
+from beam_datasets.options import EngineOptions
+from beam_datasets.publishing.progress import Progress
+from beam_datasets.publishing.publication import Publication
+from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.shuffle import histogram as histograms
 
 _NUMBERS = "numbers"
 Begin: TypeAlias = beam.pvalue.PBegin | beam.Pipeline
@@ -163,9 +163,9 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
 
 def _announce(job: Job, engine: engines.Engine, options: EngineOptions) -> Publication:
-    """Returns the publication, after checking it; see `materializing.plan.announce`."""
+    """Returns the publication, after checking it; see `materializing.plan.announce_job`."""
     engines.refuse_template(engine)
-    publication = announce(job, engine, options)
+    publication = announce_job(job, engine, options)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
     places = {engines.TARGET: publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)

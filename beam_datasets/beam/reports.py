@@ -19,7 +19,7 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics import report as statistics
 from beam_datasets.statistics.summary import ShardRange, StatisticsRequest, cut, gather, merge, prepare

@@ -30,10 +30,10 @@ from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
 from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
 from beam_datasets.beam.following import Follower
 from beam_datasets.errors import BeamDatasetsError, GenerationError, JobStateUnknownError, StorageError
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.progress import Progress, call_every, watch
-from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.runs import Run, is_complete
+from beam_datasets.publishing import phases, runs, staging_checks
+from beam_datasets.publishing.progress import Progress, call_every, watch
+from beam_datasets.publishing.publication import Publication
+from beam_datasets.publishing.runs import Run, is_complete
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -98,7 +98,7 @@ def run_pipeline(
             failures.quiet_at_exit()
         with failures.beam_silenced() if starts_engine else failures.job_reported():
             return _run_job(pipeline, starts_engine=starts_engine, wait=wait, run=run, num_units=num_units)
-    check = (lambda: None) if run is None else functools.partial(publishing.check_directories, run)
+    check = (lambda: None) if run is None else functools.partial(staging_checks.check_directories, run)
     runner: Any = pipeline.runner
     has_runner_process = isinstance(runner, local_runner.LocalRunner)
     ending = contextlib.nullcontext() if has_runner_process else _ended_by(check)
@@ -140,7 +140,7 @@ def run_publishing(
     Raises:
         BeamDatasetsError: the pipeline failed, or this process does not see the published version.
     """
-    staging = publishing.staging(publication, wait=engine.waits)
+    staging = phases.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.worker_log) as pipeline:
         name_job(pipeline.options, publication)
         num_units = build(pipeline)
@@ -174,7 +174,7 @@ def check_visible(run: Run) -> None:
     deadline = time.monotonic() + VISIBLE_SECONDS
     while not is_complete(run.target):
         if run.owner.is_local:
-            raise publishing.lost_error(run.target, "version that the run has published")
+            raise staging_checks.lost_error(run.target, "version that the run has published")
         if time.monotonic() > deadline:
             raise StorageError(
                 f"{run.target}: expected the version that the job has published, got none after {VISIBLE_SECONDS} s. "
@@ -394,7 +394,7 @@ def _run_job(
         except JobStateUnknownError:
             raise
         except BeamDatasetsError as error:
-            if run is None or not publishing.is_published_by(run.job, run.target):
+            if run is None or not runs.is_published_by(run.job, run.target):
                 raise
             print(f"{runner}: job {job.name} had published when it failed: {error}", file=sys.stderr)
     return EndedJob(result, follower.restarts)

@@ -27,28 +27,25 @@ from beam_datasets.beam.engine import Transport
 from beam_datasets.beam.failures import tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate import plan as planning
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate import runs, shard_writer
-from beam_datasets.generate.blocks import (
-    AnyBlock,
-    Block,
-    BlockCollector,
-    choose_spill_dir,
-    merge_unique,
-    num_buckets,
-    split_by_key,
-)
-from beam_datasets.generate.histogram import Histogram
-from beam_datasets.generate.merge import merge_blocks
-from beam_datasets.generate.options import EngineOptions, ShardingOptions
-from beam_datasets.generate.runs import Decision, StagedFile
-from beam_datasets.generate.units import ShardRecords, SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import note_if_missing
+from beam_datasets.options import EngineOptions, ShardingOptions
+from beam_datasets.publishing import phases, runs, shard_files, staged_inputs, store_commit
+from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.runs import Decision
+from beam_datasets.publishing.spill_dirs import choose_spill_dir
+from beam_datasets.publishing.staged_files import StagedFile
+from beam_datasets.publishing.staged_shards import ShardRecords
+from beam_datasets.shuffle import histogram as histograms
+from beam_datasets.shuffle import plan as planning
+from beam_datasets.shuffle import routing
+from beam_datasets.shuffle.blocks import AnyBlock, Block, BlockCollector
+from beam_datasets.shuffle.histogram import Histogram
+from beam_datasets.shuffle.merge import merge_blocks
+from beam_datasets.shuffle.unique_keys import merge_unique, num_buckets, split_by_key
+from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,7 +149,7 @@ class WriteDataset(beam.PTransform):
         pipeline = next(iter(splits.values())).pipeline
         engine = engines.engine_of(pipeline, shared_disk=self._options.shared_disk)
         engines.refuse_template(engine)
-        publication = publishing.announce(
+        publication = announce(
             self._info,
             self._info.data_dir,
             sharding=self._sharding,
@@ -183,7 +180,7 @@ class WriteExamples(beam.PTransform):
         checksums: checksums of the files that the dataset is built from; see `generate`.
     """
 
-    publication: publishing.Publication
+    publication: Publication
     sharding: ShardingOptions
     transport: Transport
     readers: Mapping[str, UnitReader] = field(default_factory=dict)
@@ -222,7 +219,7 @@ class WriteExamples(beam.PTransform):
             | "Checksum" >> beam.FlatMap(self.checksums.read).with_output_types(tuple[str, str])
         )
         start = pipeline | "Start" >> beam.Create([self.publication], reshuffle=False)
-        return start | "RecordInputs" >> beam.Map(publishing.stage_checksums, beam.pvalue.AsDict(checksums))
+        return start | "RecordInputs" >> beam.Map(staged_inputs.stage_checksums, beam.pvalue.AsDict(checksums))
 
     def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
         """Adds the steps that encode a split; returns their outputs, each with blocks and histograms.
@@ -257,7 +254,7 @@ def write_blocks(
     blocks: beam.PCollection,
     counts: beam.PCollection,
     splits: list[str],
-    publication: publishing.Publication,
+    publication: Publication,
     sharding: ShardingOptions,
     transport: Transport,
     *,
@@ -288,7 +285,7 @@ def write_blocks(
     named = blocks.pipeline | "Splits" >> beam.Create([splits], reshuffle=False)
     make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, transport.merge_limits)
     plan = beam.pvalue.AsSingleton(named | "Plan" >> make_plan)
-    destination = shard_writer.Destination(
+    destination = shard_files.Destination(
         publication.staging_dir,
         publication.info.name,
         ordered=sharding.ordered,
@@ -301,7 +298,7 @@ def write_blocks(
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], shard_writer.WrittenShard])
+        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], shard_files.WrittenShard])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -337,20 +334,20 @@ def _route_blocks(
     return group_outputs | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
 
 
-def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
+def reserve(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to a user's own pipeline that reserves the version, so that a second run fails when it starts."""
     pipeline | "StartReserve" >> beam.Impulse() | "Reserve" >> beam.Map(_reserve, publication)
 
 
-def _reserve(_: Any, publication: publishing.Publication) -> None:
+def _reserve(_: Any, publication: Publication) -> None:
     """Reserves the version for this run, unless it is published already."""
     if not publication.is_published:
-        publishing.reserve(publication)
+        phases.reserve(publication)
 
 
 def publish_shards(
     start: beam.PCollection,
-    publication: publishing.Publication,
+    publication: Publication,
     plan: Any,
     shards: Any,
     merges: Any = (),
@@ -473,7 +470,7 @@ def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
 
 
 def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
-    """Yields ((split, bucket), (keys, framed sizes)) of a block's records; see `generate.blocks.split_by_key`.
+    """Yields ((split, bucket), (keys, framed sizes)) of a block's records; see `shuffle.unique_keys.split_by_key`.
 
     Args:
         block: the block, spilled or not.
@@ -484,7 +481,7 @@ def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
 
 
 def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
-    """Returns (split, histogram of a bucket in which each key counts once); see `generate.blocks.merge_unique`.
+    """Returns (split, histogram of a bucket in which each key counts once); see `shuffle.unique_keys.merge_unique`.
 
     Args:
         key: (split, bucket).
@@ -497,9 +494,9 @@ def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any,
     """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
     split = plan.split(block.split)
     if not block.path or level == len(split.levels):
-        yield from planning.route(block, split)
+        yield from routing.route(block, split)
         return
-    for task, part in planning.route_to_runs(block, split, split.levels[level]):
+    for task, part in routing.route_to_runs(block, split, split.levels[level]):
         yield (block.split, task), part
 
 
@@ -551,7 +548,7 @@ class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
 
     def __init__(
-        self, destination: shard_writer.Destination, records: ShardRecords | None, *, tells_facts: bool
+        self, destination: shard_files.Destination, records: ShardRecords | None, *, tells_facts: bool
     ) -> None:
         self._destination = destination
         self._tells_facts = tells_facts
@@ -561,7 +558,7 @@ class _WriteGroup(beam.DoFn):
 
     def process(
         self, element: tuple[int, Iterable[AnyBlock]], plan: planning.Plan
-    ) -> Iterator[tuple[tuple[str, int], shard_writer.WrittenShard]]:
+    ) -> Iterator[tuple[tuple[str, int], shard_files.WrittenShard]]:
         """Yields ((split, shard), written part of the shard); reuses the part if a previous run has recorded it.
 
         Args:
@@ -574,7 +571,7 @@ class _WriteGroup(beam.DoFn):
             self._reused.inc()
         else:
             try:
-                written = shard_writer.write_group(group, element[1], self._destination)
+                written = shard_files.write_group(group, element[1], self._destination)
             except BeamDatasetsError as error:
                 if self._tells_facts:
                     tell_facts(error)
@@ -587,10 +584,10 @@ class _WriteGroup(beam.DoFn):
 
 
 def _join(
-    element: tuple[tuple[str, int], Iterable[shard_writer.WrittenShard]],
-    destination: shard_writer.Destination,
+    element: tuple[tuple[str, int], Iterable[shard_files.WrittenShard]],
+    destination: shard_files.Destination,
     plan: planning.Plan,
-) -> shard_writer.WrittenShard:
+) -> shard_files.WrittenShard:
     """Joins the parts of one shard; adds the storage requests of this process to the shard.
 
     Args:
@@ -599,26 +596,26 @@ def _join(
         plan: the plan, which has the number of shards of each split.
     """
     (split, _), parts = element
-    return counted(shard_writer.join_parts(parts, plan.split(split).num_shards, destination))
+    return counted(shard_files.join_parts(parts, plan.split(split).num_shards, destination))
 
 
-def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
+def counted(shard: shard_files.WrittenShard) -> shard_files.WrittenShard:
     """Adds what this process has done since it last counted to the shard."""
     return dataclasses.replace(shard, requests=storage.sum_requests([shard.requests, encode.count_requests()]))
 
 
-Shards = list[shard_writer.WrittenShard]
-Decided = tuple[publishing.Publication, Decision]
+Shards = list[shard_files.WrittenShard]
+Decided = tuple[Publication, Decision]
 
 
-def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
-    """Publishes the shards and returns the published directory; see `publishing.publish`."""
-    return publishing.publish(publication, plan, shards, merges)
+def _publish(publication: Publication, plan: Any, shards: Shards, merges: Any) -> str:
+    """Publishes the shards and returns the published directory; see `phases.publish`."""
+    return phases.publish(publication, plan, shards, merges)
 
 
-def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
-    """Returns (publication, decision about the run); see `publishing.decide`."""
-    return publication, publishing.decide(publication, plan, shards, merges)
+def _decide(publication: Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
+    """Returns (publication, decision about the run); see `phases.decide`."""
+    return publication, phases.decide(publication, plan, shards, merges)
 
 
 def _files_of(decided: Decided) -> Iterator[StagedFile]:
@@ -633,10 +630,10 @@ def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
         file: the fields of a `StagedFile`: (name, staged path, size in bytes, CRC-32C).
         run: the run that publishes.
     """
-    runs.commit_file(run, StagedFile(*file))
+    store_commit.commit_file(run, StagedFile(*file))
     yield from ()
 
 
 def _make_visible(decided: Decided, _: Any) -> str:
     """Makes the directory of (publication, decision) visible and returns it; `_` is ignored, and delays the call."""
-    return publishing.make_visible(*decided)
+    return phases.make_visible(*decided)

@@ -39,11 +39,11 @@ from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder
 from beam_datasets.formats.tfrecord import OVERHEAD
-from beam_datasets.generate import compatibility
-from beam_datasets.generate import estimate as estimates
-from beam_datasets.generate.options import BuildOptions, ShardingOptions
-from beam_datasets.generate.progress import Progress
+from beam_datasets.options import BuildOptions, ShardingOptions
+from beam_datasets.publishing import compatibility
+from beam_datasets.publishing.progress import Progress
 from beam_datasets.reading.opening import builder_from_directory
+from beam_datasets.sources import estimate as estimates
 
 SHOWN = 20  # strings of a set that a dataset counted
 COMMAND = Command(

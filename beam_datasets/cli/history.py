@@ -24,10 +24,10 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import StorageError
-from beam_datasets.generate.leftovers import Leftover, find_leftovers, give_up, remove_leftover
-from beam_datasets.generate.publish import publish_as
 from beam_datasets.materializing.history import add_tag, plan_prune, remove_tag, remove_version
 from beam_datasets.metadata.version import Version
+from beam_datasets.publishing.leftovers import Leftover, find_leftovers, give_up, remove_leftover
+from beam_datasets.publishing.renumbering import publish_as
 
 TAG = Command(
     "tag",

@@ -13,11 +13,11 @@ from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Comman
 from beam_datasets.cli.printing import say, splits_table, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
-from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import RUN_FILE
+from beam_datasets.publishing.runs import utc
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory, open_published
 
 INFO = Command(
@@ -27,7 +27,6 @@ INFO = Command(
         *DATASET,
         Flag("--json", "print the result as JSON"),
     ),
-    example="NAME --data_dir DIR",
 )
 LIST = Command(
     "list",

@@ -17,7 +17,7 @@ from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
-    from beam_datasets.generate.options import EngineOptions
+    from beam_datasets.options import EngineOptions
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
@@ -425,7 +425,7 @@ OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 
 def engine_options(parsed: argparse.Namespace, beam_options: Sequence[str]) -> EngineOptions:
     """Returns the options of where and how a job runs, of those that the command has."""
-    from beam_datasets.generate.options import EngineOptions
+    from beam_datasets.options import EngineOptions
 
     return EngineOptions(beam_options, **given(parsed, EngineOptions))
 

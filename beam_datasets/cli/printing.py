@@ -17,8 +17,8 @@ from beam_datasets.display.text import cut, printable, size_text, text_width
 from beam_datasets.errors import without_passwords
 
 if TYPE_CHECKING:
-    from beam_datasets.generate.progress import Progress
     from beam_datasets.metadata.splits import SplitInfo
+    from beam_datasets.publishing.progress import Progress
 
 WIDTH = 100  # of lines that do not go to a terminal
 MIN_WIDTH = 12  # of a column that is cut
@@ -214,7 +214,7 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
         seconds: seconds between two lines.
         first: seconds before the first line.
     """
-    from beam_datasets.generate.progress import Progress
+    from beam_datasets.publishing.progress import Progress
 
     start_time = time.monotonic()
     following, previous = start_time + first, (Progress(0, 0, 0, 0), start_time)

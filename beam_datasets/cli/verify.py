@@ -28,7 +28,7 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say
 from beam_datasets.display.text import size_text
-from beam_datasets.generate.repair import Repair, repair
+from beam_datasets.publishing.repair import Repair, repair
 from beam_datasets.verifying import Finding, Report, verify
 
 FOUND = 1

@@ -39,17 +39,18 @@ from beam_datasets.features.class_label import parse_names
 from beam_datasets.features.schema import Struct, schema_of
 from beam_datasets.features.stored_files import damage_finder
 from beam_datasets.features.trees import record_name
-from beam_datasets.generate import publish, runs
-from beam_datasets.generate.owners import IN_PROCESS, Owner
-from beam_datasets.generate.progress import watch
-from beam_datasets.generate.runs import EXPORT_FILE, Run
-from beam_datasets.generate.shard_writer import WrittenShard, new_dir
 from beam_datasets.materializing.copying import SplitCopy, plan_copy
 from beam_datasets.materializing.plan import check_source, check_unchanged, plan_job, record_names, target_dir
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.publishing import content, disk_commit, phases, runs, store_commit
+from beam_datasets.publishing.owners import IN_PROCESS, Owner
+from beam_datasets.publishing.progress import watch
+from beam_datasets.publishing.runs import EXPORT_FILE, Run
+from beam_datasets.publishing.shard_files import WrittenShard
+from beam_datasets.publishing.staged_files import new_dir
 from beam_datasets.reading.ranges import map_blocks, read_blocks
 from beam_datasets.reading.records.shards import ShardPool
 
@@ -200,13 +201,13 @@ def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None =
 
 @contextlib.contextmanager
 def staging(plan: ExportPlan) -> Iterator[None]:
-    """Reserves the place for the duration of a run; see `generate.publish.staging`.
+    """Reserves the place for the duration of a run; see `publishing.phases.staging`.
 
     Raises:
         PathExistsError: another run has reserved the place, or has made it visible.
     """
     try:
-        with publish.staging(plan):
+        with phases.staging(plan):
             yield
     except AlreadyPublishedError as error:
         raise PathExistsError(str(error)) from None
@@ -297,7 +298,7 @@ def finish(plan: ExportPlan, shards: Sequence[WrittenShard]) -> str:
         AbandonedError: this run was given up.
         BeamDatasetsError: a source was built again in the meantime.
     """
-    files = {split.split: publish.complete_split(split, shards) for split in plan.splits}
+    files = {split.split: content.complete_split(split, shards) for split in plan.splits}
     texts = _make_metadata(plan, files)
     if _is_done(plan, texts):
         storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
@@ -305,13 +306,13 @@ def finish(plan: ExportPlan, shards: Sequence[WrittenShard]) -> str:
     check_unchanged(plan.sources, plan.lineage)
     checksums = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
     try:
-        staged = publish.stage(plan, texts, checksums)
+        staged = phases.stage(plan, texts, checksums)
         if plan.is_remote:
-            decision = runs.decide(plan, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
-            runs.commit_all(plan, decision)
-            runs.complete(plan, decision)
+            decision = store_commit.decide(plan, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
+            store_commit.commit_all(plan, decision)
+            store_commit.complete(plan, decision)
         else:
-            publish.rename_into_place(plan, staged)
+            disk_commit.rename_into_place(plan, staged)
     except (FileExistsError, AlreadyPublishedError) as error:
         if not _is_done(plan, texts):
             if not plan.is_remote:

@@ -72,15 +72,15 @@ from beam_datasets.files.inputs import (
 from beam_datasets.files.numerals import PYTHON, Numerals
 from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
 from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.options import BuildOptions
-from beam_datasets.generate.units import SourceUnits
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, parse_options, several, share_of
+from beam_datasets.options import BuildOptions
+from beam_datasets.publishing import run_report
+from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -459,7 +459,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
             if not (self._skip_bad and (reasons := self._reasons_of_first_rows())):
                 raise
             raise NoExamplesError(f"{error}\n{reasons}") from None
-        publishing.add_left_out(directory, bad_rows)
+        run_report.add_left_out(directory, bad_rows)
         return directory
 
     def _reasons_of_first_rows(self) -> str:

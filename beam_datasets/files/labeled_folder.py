@@ -20,7 +20,7 @@ from beam_datasets.files.builder import (
     read_piece,
 )
 from beam_datasets.files.inputs import InputFile, find
-from beam_datasets.generate.units import SourceUnits
+from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

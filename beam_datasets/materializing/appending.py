@@ -31,13 +31,6 @@ from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import Sequence as FeatureSequence
 from beam_datasets.features.trees import find_difference
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
-from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.owners import IN_PROCESS
-from beam_datasets.generate.progress import Progress, watch
-from beam_datasets.generate.repeated_keys import with_key
-from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
 from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
@@ -58,7 +51,15 @@ from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, SplitLineag
 from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.options import ShardingOptions
+from beam_datasets.publishing import content, disk_commit, phases, run_report, staged_inputs
+from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
+from beam_datasets.publishing.owners import IN_PROCESS
+from beam_datasets.publishing.progress import Progress, watch
+from beam_datasets.publishing.publication import announce, check_free
+from beam_datasets.publishing.shard_files import Destination, WrittenShard
 from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.sources.repeated_keys import with_key
 
 NOT_TAKEN = "not taken; --take_changed (take_changed=True) takes them"
 """End of the note of `build_sources` on files that have changed."""
@@ -144,7 +145,7 @@ class AppendOptions:
                 f"what is appended to {parent.version}. If another run published it meanwhile, run this again; "
                 "otherwise append to the highest version, or give a higher number."
             )
-        publishing.check_free(info.data_dir, info.display_name)
+        check_free(info.data_dir, info.display_name)
         return parent, info
 
     def sources(self, new: NameOrDir | ReadOnlyBuilder, parent_dir: str) -> Sources:
@@ -341,12 +342,12 @@ def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[S
     Raises:
         BeamDatasetsError: a dataset was split with other options than the published one, or its keys are unknown.
     """
-    published, row_keys = publishing.read_inputs(datasets[0].dataset_dir), {}
+    published, row_keys = staged_inputs.read_inputs(datasets[0].dataset_dir), {}
     for number, dataset in enumerate(datasets[1:], 1):
         if isinstance(dataset, Built) and dataset.keys is not None:
             row_keys[number] = dataset.keys
         elif published and published.splits:
-            theirs = publishing.read_inputs(dataset.dataset_dir)
+            theirs = staged_inputs.read_inputs(dataset.dataset_dir)
             if theirs and theirs.splits is not None:
                 published.check_options(theirs)
             if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
@@ -460,7 +461,7 @@ def _inputs(
         datasets: all datasets. Columns that any of them lacks become optional.
         features: the features of the next version.
     """
-    inputs_by_dir = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
+    inputs_by_dir = {each.dataset_dir: staged_inputs.read_inputs(each.dataset_dir) for each in datasets}
     known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
     files = [inputs for each in read_datasets if (inputs := inputs_by_dir[each.dataset_dir])]
     types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
@@ -486,7 +487,7 @@ def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]
     if parent.manifest is None:
         return []
     names = parent.info.splits[split].shard_names
-    shards = publishing.kept_shards(parent.name, split, parent.manifest.splits[split])
+    shards = content.kept_shards(parent.name, split, parent.manifest.splits[split])
     shards_with_paths = [
         replace(shard, path=storage.join(parent.dataset_dir, name)) for shard, name in zip(shards, names)
     ]
@@ -615,7 +616,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
     """Writes all shards of the next version and publishes it; returns its directory."""
-    publication = publishing.announce(
+    publication = announce(
         plan.info,
         plan.dataset_dir,
         sharding=plan.sharding,
@@ -624,15 +625,15 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
         source=plan.lineage.to_json(),
     )
     appended_dirs = [one for one in plan.sources if one != plan.parent_dir]
-    publication = replace(publication, left_out=[each for one in appended_dirs for each in publishing.left_out_of(one)])
+    publication = replace(publication, left_out=[each for one in appended_dirs for each in run_report.left_out_of(one)])
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
-    with publishing.staging(publication), watching, threads() as pool:
+    with phases.staging(publication), watching, threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
-        publication = publishing.stage_inputs(publication, plan.inputs)
+        publication = staged_inputs.stage_inputs(publication, plan.inputs)
         shards = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
         check_unchanged(plan.sources, plan.lineage)
-        publishing.publish(publication, plan, shards)
+        phases.publish(publication, plan, shards)
     return publication.target
 
 
@@ -764,7 +765,7 @@ def build_sources(
     new_sources: list[Any] = []
     built: list[Any] = []
     notes: list[str] = []
-    with publishing.beside(build_root) as folder:
+    with disk_commit.beside(build_root) as folder:
         for number, one in enumerate(new):
             if _is_builder(one):
                 builder = one.elsewhere(storage.join(folder, str(number)))
@@ -804,7 +805,7 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
         take_changed: whether files that have changed since are read.
         **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
     """
-    published_inputs, notes = publishing.read_inputs(parent.dataset_dir), []
+    published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
     if published_inputs is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
         published_inputs = Inputs()

@@ -16,13 +16,13 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.plan import choose_shards
-from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.native import crc32c
+from beam_datasets.options import ShardingOptions
+from beam_datasets.publishing.shard_files import Destination, WrittenShard
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
+from beam_datasets.shuffle.plan import choose_shards
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit

@@ -14,12 +14,12 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import integer
 from beam_datasets.catalog import DataDir, Options
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
-from beam_datasets.generate import runs
 from beam_datasets.materializing.plan import described
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.version import Version
+from beam_datasets.publishing import store_commit
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 _TAG = re.compile(r"\w[\w.\-]*")
@@ -225,7 +225,7 @@ def remove_version(version: Judged) -> bool:
     if not storage.is_remote(version.directory):
         storage.remove_tree(version.directory)
         return True
-    if runs.holder(version.directory) is not None:
+    if store_commit.holder(version.directory) is not None:
         return False
     storage.write_bytes(_mark_path(folder, number), b"")
     storage.remove(storage.join(version.directory, INFO_FILE))

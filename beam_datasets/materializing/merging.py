@@ -27,18 +27,19 @@ from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import key_array, sort_order
-from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
-from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.plan import choose_shards
-from beam_datasets.generate.runs import take
-from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.options import ShardingOptions
+from beam_datasets.publishing.record_text import show
+from beam_datasets.publishing.shard_files import Destination, WrittenShard, write_chunks
+from beam_datasets.publishing.staged_files import take
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
+from beam_datasets.shuffle.blocks import key_array, sort_order
+from beam_datasets.shuffle.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
+from beam_datasets.shuffle.plan import choose_shards
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4

@@ -15,6 +15,7 @@ from typing import Any
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
+from beam_datasets.execute.in_process import BLOCK_SIZE, write_blocks
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.trees import (
@@ -25,14 +26,6 @@ from beam_datasets.features.trees import (
     steps_by_name,
     strip_sequences,
 )
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import Workers, choose_spill_dir
-from beam_datasets.generate.in_process import BLOCK_SIZE, write_blocks
-from beam_datasets.generate.options import EngineOptions, ShardingOptions
-from beam_datasets.generate.plan import Plan, choose_shards
-from beam_datasets.generate.progress import Progress, watch
-from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_copy, plan_prepared
 from beam_datasets.materializing.records import (
     RANGE_BYTES,
@@ -62,8 +55,15 @@ from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.supervised_keys import names_in
 from beam_datasets.metadata.version import Version
+from beam_datasets.options import EngineOptions, ShardingOptions
+from beam_datasets.publishing import phases
+from beam_datasets.publishing.progress import Progress, watch
+from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+from beam_datasets.shuffle.plan import Plan, choose_shards
 
 MANY_RANGES = 1 << 14
 
@@ -488,7 +488,7 @@ _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the dig
 MAX_THREADS = 8
 
 
-def announce(job: Job, workers: Workers, options: EngineOptions) -> Publication:
+def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publication:
     """Returns the publication, with the directory of intermediate files, after checking it.
 
     Args:
@@ -503,7 +503,7 @@ def announce(job: Job, workers: Workers, options: EngineOptions) -> Publication:
     """
     for split in job.splits:
         job.num_shards(split)  # raises an error if that is impossible
-    publication = publishing.announce(
+    publication = announce(
         job.info,
         job.info.data_dir,
         sharding=job.sharding,
@@ -532,16 +532,16 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
         ValueError: an option is unusable.
     """
     block_size = options.block_size or BLOCK_SIZE
-    publication = announce(job, Workers(), options)
+    publication = announce_job(job, Workers(), options)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
-    with publishing.staging(publication), watching:
+    with phases.staging(publication), watching:
         publication = replace(publication, inputs_of=job.inputs_of)
         result: tuple[Publication, Any, list[WrittenShard]]
         result = (
             _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
         )
         check_unchanged(job.sources, job.lineage)
-        publishing.publish(*result)
+        phases.publish(*result)
     return publication.target
 
 

@@ -30,12 +30,13 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
 from beam_datasets.materializing.where import ExpressionLimitError
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.records.prefetch import prefetch_results
 from beam_datasets.reading.records.shards import INDEX_SUFFIX, Shard
+from beam_datasets.shuffle.block_builder import MAX_COPIED_BYTES, NewBlock, collector, make_block
+from beam_datasets.shuffle.blocks import cuts
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun

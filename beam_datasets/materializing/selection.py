@@ -21,7 +21,6 @@ from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import key_blocks, keys_of, merge_key_blocks
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.blocks import key_array, sort_order
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.lineage import Ascent, KeyRule, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_split_name
@@ -29,6 +28,7 @@ from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.records.shards import read_index
+from beam_datasets.shuffle.blocks import key_array, sort_order
 
 NameOrDir = str | os.PathLike[str]
 RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]

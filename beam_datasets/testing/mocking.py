@@ -17,13 +17,13 @@ import numpy as np
 from beam_datasets import builders, catalog, storage, tfds
 from beam_datasets import features as F
 from beam_datasets.errors import DatasetNotFoundError
+from beam_datasets.execute import in_process
 from beam_datasets.features.base import STRING, dtype_of, shape_of
-from beam_datasets.generate import in_process
-from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, map_splits
+from beam_datasets.options import ShardingOptions
 from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.sources.units import SourceUnits
 
 _LETTERS = np.array(list(" abcdefghij"))
 _MAX_VALUE = 255

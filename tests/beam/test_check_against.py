@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import pytest
 
 from beam_datasets.errors import ResultKeptError, VersionError
-from beam_datasets.generate import compatibility
-from beam_datasets.generate.compatibility import earlier_version
-from beam_datasets.generate.publish import publish_as
+from beam_datasets.publishing import compatibility
+from beam_datasets.publishing.compatibility import earlier_version
+from beam_datasets.publishing.renumbering import publish_as
 from tests.beam.squares import builder
 
 

@@ -26,7 +26,7 @@ from apache_beam.transforms.environments import ExternalEnvironment
 from beam_datasets.beam import checks, flink
 from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
 from beam_datasets.beam.worker_pool import WorkerPool
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
 

@@ -13,7 +13,7 @@ from beam_datasets import storage
 from beam_datasets.beam import checks, doctor, flink
 from beam_datasets.beam.engine import Engine
 from beam_datasets.cli.main import main
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 from tests.servers import free_port
 
 

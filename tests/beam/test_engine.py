@@ -18,9 +18,9 @@ from beam_datasets.beam import Export, Materialize, WriteDataset, write
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import choose_spill_dir
-from beam_datasets.generate.options import EngineOptions, ShardingOptions
+from beam_datasets.options import EngineOptions, ShardingOptions
+from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.spill_dirs import choose_spill_dir
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
@@ -87,7 +87,7 @@ def test_the_largest_block_is_one_of_all_records(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
-    publication = announce(tmp_path)
+    publication = announced(tmp_path)
     with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
         engines._check_launcher(None, publication)
     publication.owner.write(publication.staging_dir)
@@ -96,7 +96,7 @@ def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
 
 def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, monkeypatch):
     """An engine that restarts a job as a whole runs every stage again, also after the last one has ended."""
-    publication = announce(tmp_path)
+    publication = announced(tmp_path)
     Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
     job = json.loads((tmp_path / "numbers" / "1.0.0" / "run.json").read_text())["job"]
     engines._check_launcher(
@@ -104,17 +104,15 @@ def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, mon
     )
     with pytest.raises(StorageError, match="does not see it"):
         engines._check_launcher(None, publication)
-    monkeypatch.setattr(write.publishing, "reserve", None)  # is not called
+    monkeypatch.setattr(write.phases, "reserve", None)  # is not called
     write._reserve(None, SimpleNamespace(is_published=True))
 
 
-def announce(data_dir: Path) -> publishing.Publication:
+def announced(data_dir: Path) -> Publication:
     """Returns what a run is going to publish."""
     builder = Numbers(data_dir=data_dir, count=20)
     sharding = ShardingOptions()
-    return publishing.announce(
-        builder.info, builder.dataset_dir, sharding=sharding, runner="FlinkRunner", builder="a:B"
-    )
+    return announce(builder.info, builder.dataset_dir, sharding=sharding, runner="FlinkRunner", builder="a:B")
 
 
 def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from beam_datasets import errors
 from beam_datasets.beam.failures import SourceError, reason
 from beam_datasets.errors import GenerationError
-from beam_datasets.generate.units import pair_of, what_raised
+from beam_datasets.sources.units import pair_of, what_raised
 
 
 class Unlucky(Exception):

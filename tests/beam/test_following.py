@@ -9,8 +9,8 @@ import pytest
 
 from beam_datasets.beam import checks, flink, following
 from beam_datasets.beam.flink import Failure, JobStatus
-from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.runs import Run
+from beam_datasets.publishing.owners import Owner
+from beam_datasets.publishing.runs import Run
 
 LOST = Failure(1000.0, "TaskManager with id tm-1 is no longer reachable. (in Encode train on host:1)")
 

@@ -15,8 +15,8 @@ from beam_datasets import storage
 from beam_datasets.beam import engine, generate, write
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
-from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.shuffle.levels import MergeLimits
 from tests.directories import digests
 from tests.published import build
 

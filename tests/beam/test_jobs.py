@@ -15,7 +15,7 @@ from beam_datasets import errors
 from beam_datasets.beam import Export, SummarizeDataset, VerifyDataset, reports
 from beam_datasets.beam.main import main
 from beam_datasets.exporting.run import FORMATS
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare
@@ -167,7 +167,7 @@ def test_counts_what_it_writes(tmp_path: Path) -> None:
 
 
 def test_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beam_datasets.generate.progress.INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("beam_datasets.publishing.progress.INTERVAL_SECONDS", 0.01)
     source, told = write_dataset(tmp_path / "d" / "1.0.0", {"train": [20_000] * 2}, size=300), []
     made = bd.export(source, tmp_path / "out", "jsonl", num_shards=2, num_workers=1, progress=told.append)
     assert 0 < max(told) <= sum(map(len, contents(made).values()))

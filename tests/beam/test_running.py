@@ -13,8 +13,8 @@ from beam_datasets import errors
 from beam_datasets.beam import failures, running
 from beam_datasets.beam.flink import FlinkCluster
 from beam_datasets.errors import GenerationError
-from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.runs import Run
+from beam_datasets.publishing.owners import Owner
+from beam_datasets.publishing.runs import Run
 
 
 class Job:
@@ -261,7 +261,7 @@ def test_a_job_that_fails_after_it_has_published(
 ) -> None:
     """Such as one whose JobManager is lost while its last tasks end: the version is there."""
     run = Run("/data/ds/1.0.0", Owner("1", "host", 1, 0.0))
-    monkeypatch.setattr(running.publishing, "is_published_by", lambda job, target: job == job_of_version)
+    monkeypatch.setattr(running.runs, "is_published_by", lambda job, target: job == job_of_version)
     monkeypatch.setattr(running, "check_servers", lambda options, wait: None)
     monkeypatch.setattr(running.storage, "write_bytes", lambda path, content: None)
     job = Job(["FAILED"], ["FAILED"])

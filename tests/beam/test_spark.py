@@ -12,7 +12,7 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from beam_datasets.beam import spark
 from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
-from beam_datasets.generate.options import EngineOptions
+from beam_datasets.options import EngineOptions
 
 JOBS = "--job_endpoint=localhost:8099"
 POOL = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]

@@ -9,9 +9,9 @@ import pytest
 
 from beam_datasets.beam import local_runner, worker_output
 from beam_datasets.beam.worker_output import OutputReader, WorkerStream
-from beam_datasets.generate.leftovers import find_leftovers
-from beam_datasets.generate.owners import Owner
-from beam_datasets.generate.runs import Run
+from beam_datasets.publishing.leftovers import find_leftovers
+from beam_datasets.publishing.owners import Owner
+from beam_datasets.publishing.runs import Run
 from tests.beam import talking_dataset
 
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -15,9 +15,9 @@ from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.beam.write import _MergeHistograms
-from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate.histogram import count_keys
-from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
+from beam_datasets.publishing.leftovers import find_leftovers, remove_leftover
+from beam_datasets.shuffle import histogram as histograms
+from beam_datasets.shuffle.histogram import count_keys
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers, example
 

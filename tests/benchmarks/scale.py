@@ -26,13 +26,13 @@ from beam_datasets import features
 from beam_datasets.beam.engine import INLINE_BLOCK_SIZE
 from beam_datasets.beam.write import MANY_SHARDS
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate import histogram, plan
-from beam_datasets.generate.blocks import Block
-from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.metadata.version import Version
+from beam_datasets.options import ShardingOptions
+from beam_datasets.shuffle import histogram, plan, routing
+from beam_datasets.shuffle.blocks import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +107,8 @@ def _routing(scenario: Scenario, split: plan.SplitPlan) -> dict[str, str]:
     keys = np.sort(np.frombuffer(np.random.default_rng(0).bytes(16 * records), "S16"))
     sizes = np.full(records, scenario.framed, "<u4").tobytes()
     block = Block("train", keys.tobytes(), sizes, bytes(records * scenario.framed))
-    pieces = list(plan.route(block, split))  # the first block of a worker makes tables of the plan, once
-    seconds = min(_timed(lambda: list(plan.route(block, split)))[1] for _ in range(3))
+    pieces = list(routing.route(block, split))  # the first block of a worker makes tables of the plan, once
+    seconds = min(_timed(lambda: list(routing.route(block, split)))[1] for _ in range(3))
     blocks = -(-scenario.examples // records)
     return {
         "blocks": f"{blocks:,} of {records:,} records",

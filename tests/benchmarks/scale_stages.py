@@ -21,11 +21,12 @@ from scale import PARTS, Scenario, _counts, _size
 
 from beam_datasets.beam.engine import SPILLED_BLOCK_SIZE
 from beam_datasets.beam.write import MANY_SHARDS
-from beam_datasets.generate import histogram, plan
-from beam_datasets.generate.blocks import HEAD_BYTES, MAX_GROWTH
-from beam_datasets.generate.merge import IN_STORE, READS_AT_ONCE
-from beam_datasets.generate.options import ShardingOptions
-from beam_datasets.generate.plan import MergeLimits, plan_levels
+from beam_datasets.options import ShardingOptions
+from beam_datasets.shuffle import histogram, plan
+from beam_datasets.shuffle.block_builder import MAX_GROWTH
+from beam_datasets.shuffle.blocks import HEAD_BYTES
+from beam_datasets.shuffle.levels import MergeLimits, plan_levels
+from beam_datasets.shuffle.merge import IN_STORE, READS_AT_ONCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

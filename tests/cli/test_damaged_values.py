@@ -246,7 +246,7 @@ def test_a_damaged_frame_within_a_flac(run, tmp_path):
 
 def test_check_against(made, tmp_path):
     from beam_datasets.errors import ResultKeptError
-    from beam_datasets.generate.compatibility import check
+    from beam_datasets.publishing.compatibility import check
 
     other = examples()
     other["cut"] |= {"image": PNG[:-9]}

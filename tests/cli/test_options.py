@@ -37,8 +37,8 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.resolve import FORMATS, resolve
-from beam_datasets.generate.options import EngineOptions
 from beam_datasets.metadata.version import Version
+from beam_datasets.options import EngineOptions
 
 if TYPE_CHECKING:
     import os

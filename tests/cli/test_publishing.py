@@ -8,10 +8,10 @@ import pytest
 from beam_datasets import catalog, storage
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, ResultKeptError
-from beam_datasets.generate import leftovers, publish
+from beam_datasets.publishing import leftovers, phases
 from tests.beam.squares import builder
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.generate.publications import announced, staged
+from tests.publishing.publications import announced, staged
 
 pytest.importorskip("obstore")
 BUILD = f"{Numbers.__module__}:Numbers"
@@ -27,9 +27,9 @@ def held(store, *, name="numbers", decided=False):
     run = announced(store)
     owner = dataclasses.replace(run.owner, host="far", runner="FlinkRunner")
     run = dataclasses.replace(run, target=storage.join(store, name, "1.0.0"), owner=owner)
-    publish.reserve(run)
+    phases.reserve(run)
     if decided:
-        publish.decide(run, *staged(run))
+        phases.decide(run, *staged(run))
     return run
 
 
@@ -71,7 +71,7 @@ def test_what_gc_reports_is_what_came_of_it(store, monkeypatch, capsys):
     run = held(store)
     listed = leftovers.find_leftovers(store)
     monkeypatch.setattr("beam_datasets.cli.history.find_leftovers", lambda *_, **__: listed)
-    publish.decide(run, *staged(run))
+    phases.decide(run, *staged(run))
     assert main(["gc", store, "--abandon", run.job]) == 0
     assert capsys.readouterr().out.endswith(f"run {run.job} is finished\n")
     assert main(["gc", store, "--abandon", run.job]) == 0

@@ -20,7 +20,7 @@ from beam_datasets.cli import main
 from beam_datasets.cli.printing import progress_bar, progress_bars, progress_lines, table
 from beam_datasets.display import progress
 from beam_datasets.display.text import printable, text_width
-from beam_datasets.generate.progress import Progress
+from beam_datasets.publishing.progress import Progress
 from tests.exporting.conftest import dataset_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e\u200f\u2028"
@@ -230,7 +230,7 @@ def test_the_bar_has_the_units_and_the_time_left(capsys, monkeypatch):
 def test_the_bar_of_a_terminal_without_a_width_is_shown(tmp_path):
     code = (
         "from beam_datasets.cli.printing import progress_bars\n"
-        "from beam_datasets.generate.progress import Progress\n"
+        "from beam_datasets.publishing.progress import Progress\n"
         "with progress_bars() as bar: bar(Progress(1500, 2_000_000, 0, 0))"
     )
     process, terminal = pty.fork()

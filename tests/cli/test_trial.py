@@ -17,7 +17,7 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
 from beam_datasets.errors import BeamDatasetsError, StorageError
-from beam_datasets.generate import publish
+from beam_datasets.publishing import disk_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_replacement_that_is_cut_off_loses_no_version(tmp_path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(storage, "rename_dir", fail)
         with pytest.raises(StorageError, match="the disk is full"):
-            publish.replace_published(made, str(folder / "1.0.0"))
+            disk_commit.replace_published(made, str(folder / "1.0.0"))
     assert len(Counted(count=3, data_dir=tmp_path).as_dataset("train")) == 3
 
     def killed(source: str, target: str) -> None:
@@ -127,7 +127,7 @@ def test_a_replacement_that_is_cut_off_loses_no_version(tmp_path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(storage, "rename_dir", killed)
         if (child := os.fork()) == 0:
-            publish.replace_published(made, str(folder / "1.0.0"))
+            disk_commit.replace_published(made, str(folder / "1.0.0"))
         os.waitpid(child, 0)
     (old,) = folder.glob("replaced.*_1.0.0")
     for path in [old, *old.rglob("*")]:
@@ -139,7 +139,7 @@ def test_a_replacement_that_is_cut_off_loses_no_version(tmp_path: Path, monkeypa
 
 def test_a_store_has_no_step_that_replaces_a_version() -> None:
     with pytest.raises(BeamDatasetsError, match="only a version on a local disk can be overwritten"):
-        publish.beside("memory://overwriting/data/counted/1.0.0").__enter__()
+        disk_commit.beside("memory://overwriting/data/counted/1.0.0").__enter__()
 
 
 BUILDER = """

@@ -118,7 +118,7 @@ def test_bad_examples_splits_and_workers(tmp_path, arguments, options, kind, wor
 
 
 def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_datasets.generate.blocks.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("beam_datasets.shuffle.block_builder.MAX_RECORD_BYTES", 1000)
     examples = [("big", {"n": 1, "text": "x" * 2000})]
     with pytest.raises(errors.FeatureValueError, match=r"key 'big': the record has 2,\d+ bytes; at most 1,000"):
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)

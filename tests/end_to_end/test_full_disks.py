@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
+from beam_datasets.publishing.leftovers import find_leftovers, remove_leftover
 from beam_datasets.verifying import verify
 from tests.cases import repeated
 from tests.end_to_end import command_process

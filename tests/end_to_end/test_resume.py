@@ -25,10 +25,11 @@ from beam_datasets import storage
 from beam_datasets.beam import engine
 from beam_datasets.downloads import DownloadSettings
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, ResumeError, StorageError
-from beam_datasets.generate import publish as publishing
-from beam_datasets.generate import shard_writer
-from beam_datasets.generate.leftovers import find_leftovers
-from beam_datasets.generate.units import Resumable, command_to_resume, fingerprint
+from beam_datasets.publishing import phases, shard_files
+from beam_datasets.publishing.fingerprints import fingerprint
+from beam_datasets.publishing.leftovers import find_leftovers
+from beam_datasets.publishing.publication import Publication
+from beam_datasets.publishing.resume import Resumable, command_to_resume
 from tests.cases import repeated
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
@@ -116,7 +117,7 @@ def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monke
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     finished(tmp_path)
     builder = Units(data_dir=tmp_path / "data", paths=paths)
-    folder, publish = Path(builder.dataset_dir).parent, publishing.publish
+    folder, publish = Path(builder.dataset_dir).parent, phases.publish
 
     def fail(*_: object) -> None:
         raise StorageError("the disk is full")
@@ -128,13 +129,13 @@ def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monke
     assert len(finished(tmp_path)) == len(paths)
     earlier = set(folder.glob("*.spill/*.block"))
 
-    def publish_twice(publication: publishing.Publication, *rest: Any) -> str:
+    def publish_twice(publication: Publication, *rest: Any) -> str:
         publish(publication, *rest)
         assert Path(builder.dataset_dir).is_dir()
         assert earlier == set(folder.glob("*.spill/*.block")), "an engine may read them again"
         return publish(publication, *rest)
 
-    monkeypatch.setattr(publishing, "publish", publish_twice)
+    monkeypatch.setattr(phases, "publish", publish_twice)
     assert digests(builder.build(**OPTIONS, resume=True)) == digests(whole)
     assert not finished(tmp_path)
     assert os.listdir(folder) == ["1.0.0"]
@@ -143,7 +144,7 @@ def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monke
 def test_without_the_option_a_short_run_leaves_nothing(tmp_path, paths, monkeypatch):
     fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
     assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
-    monkeypatch.setattr("beam_datasets.generate.units.KEEP_SECONDS", 0)
+    monkeypatch.setattr("beam_datasets.publishing.resume.KEEP_SECONDS", 0)
     fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
     assert list((tmp_path / "data").rglob("*.units.json"))
 
@@ -207,7 +208,7 @@ def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, p
         raise BeamDatasetsError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("beam_datasets.generate.publish.publish", fail)
+        patch.setattr("beam_datasets.publishing.phases.publish", fail)
         with pytest.raises(BeamDatasetsError, match="the disk is full"):
             builder.build(**options, resume=True)
     suffix = {None: None, "shard": ".tfrecord-0000?-of-00003", "index": ".index", "record": ".shards.json"}[damage]
@@ -215,8 +216,8 @@ def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, p
         data = path.read_bytes()
         path.write_bytes(data[:-20] + b"!" + data[-19:])
     written: list[object] = []
-    write = shard_writer.write_group
-    monkeypatch.setattr(shard_writer, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
+    write = shard_files.write_group
+    monkeypatch.setattr(shard_files, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
     assert digests(builder.build(**options, resume=True)) == digests(whole)
     assert len(written) == (6 if damage or kind is Numbers else 0)  # Numbers has a split of Beam, which may change
     assert os.listdir(builder.dataset_dir + "/..") == ["1.0.0"]

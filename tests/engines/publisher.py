@@ -9,10 +9,10 @@ import crc32c
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError
-from beam_datasets.generate import publish
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from beam_datasets.metadata.names import FilenameTemplate
-from tests.generate.publications import announced, staged
+from beam_datasets.publishing import phases
+from tests.publishing.publications import announced, staged
 
 REFUSED = 3
 """Exit code: another run has published, or is publishing."""
@@ -41,8 +41,8 @@ def run(data_dir: str, env: Mapping[str, str], count: int, ready: Any = None) ->
 def publish_numbers(data_dir: str, count: int) -> None:
     """Publishes `ds` with this many examples."""
     publication = announced(data_dir, num_shards=count // 5)
-    with publish.staging(publication):
-        publish.publish(publication, *staged(publication, count))
+    with phases.staging(publication):
+        phases.publish(publication, *staged(publication, count))
 
 
 def check_version(data_dir: str, name: str = "ds") -> bool:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from beam_datasets.cli.main import main
-from beam_datasets.generate.progress import measure
-from beam_datasets.generate.units import load_checkpoints
+from beam_datasets.publishing.checkpoints import load_checkpoints
+from beam_datasets.publishing.progress import measure
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
 from tests.engines.cluster_servers import HOST

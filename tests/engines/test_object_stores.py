@@ -26,9 +26,9 @@ from beam_datasets import storage
 from beam_datasets.beam import Export, Materialize, ReadDataset, VerifyDataset, WriteDataset
 from beam_datasets.beam.reports import SummarizeDataset, run_stats, run_verify
 from beam_datasets.features import Text
-from beam_datasets.generate import runs
-from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import records
+from beam_datasets.options import EngineOptions
+from beam_datasets.publishing import runs
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.summary import prepare
 from tests.directories import digests

@@ -14,7 +14,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
-from beam_datasets.generate.owners import Owner
+from beam_datasets.publishing.owners import Owner
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import SECRET, ObjectStore
 

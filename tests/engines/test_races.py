@@ -14,7 +14,7 @@ import pytest
 
 from beam_datasets import storage
 from beam_datasets.cli.main import main
-from beam_datasets.generate import leftovers
+from beam_datasets.publishing import leftovers
 from beam_datasets.storage import objects
 from tests.cases import repeated
 from tests.end_to_end.numbers_dataset import Numbers

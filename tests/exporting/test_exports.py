@@ -24,9 +24,9 @@ from beam_datasets.exporting.run import FORMATS, finish, run_in_process, staging
 from beam_datasets.exporting.writing import JsonLines
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.formats.example import serialize
-from beam_datasets.generate import publish, runs
-from beam_datasets.generate.options import EngineOptions
-from beam_datasets.generate.progress import measure
+from beam_datasets.options import EngineOptions
+from beam_datasets.publishing import phases, store_commit
+from beam_datasets.publishing.progress import measure
 from tests.diffing.versions import Made
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
@@ -171,7 +171,7 @@ def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch
             create(path, content)
             return
         monkeypatch.undo()
-        runs.discard(plan, by="a test")
+        store_commit.discard(plan, by="a test")
         run(other)
         create(path, content)
 
@@ -200,7 +200,7 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
 
     for name in ("create_copy", "create_bytes"):
         monkeypatch.setattr(storage, name, dies(getattr(storage, name)))
-    monkeypatch.setattr(publish, "_give_up", lambda *_: None)
+    monkeypatch.setattr(phases, "_give_up", lambda *_: None)
     with pytest.raises(SystemExit):
         run(plan)
     monkeypatch.undo()

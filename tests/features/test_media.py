@@ -23,10 +23,10 @@ from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.generate.histogram import count_keys, merge
 from beam_datasets.intake.video import read_frames
 from beam_datasets.intake.video_layout import check_ogg
 from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.shuffle.histogram import count_keys, merge
 
 
 def round_trip(feature, value):

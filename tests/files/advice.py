@@ -43,7 +43,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/build.py:_confirm_overwrite --yes": f"{_TRIAL}::test_overwrite_asks_on_a_terminal",
     "cli/head.py:_format_reads --json": f"{_LOOKING}::test_of_many_shards_the_first_are_shown",
     "cli/history.py:run_prune --yes": "tests/materializing/test_history.py::test_the_commands",
-    "cli/history.py:run_gc --yes": "tests/generate/test_leftovers.py",
+    "cli/history.py:run_gc --yes": "tests/publishing/test_leftovers.py",
     "cli/info.py:run_list --data_dir": f"{_LOOKING}::test_list_of_an_empty_directory",
     "cli/main.py:_describe_error --debug": "tests/cli/test_main.py::test_debug_raises",
     "cli/materialize.py:_parse_source --source": "tests/cli/test_materialize.py",

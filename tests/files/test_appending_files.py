@@ -35,10 +35,10 @@ from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
-from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
 from beam_datasets.metadata.inputs import Inputs
+from beam_datasets.publishing import leftovers
 from tests.files.days import csv, rows_of
 from tests.published import build
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.generate import in_process, plan
-from beam_datasets.generate.options import ShardingOptions
+from beam_datasets.execute import in_process
 from beam_datasets.metadata.info import DatasetIdentity
 from beam_datasets.metadata.version import Version
+from beam_datasets.options import ShardingOptions
+from beam_datasets.shuffle import plan
 
 FEATURES = bd.features.FeaturesDict({"n": bd.features.Scalar("int64"), "text": bd.features.Text()})
 

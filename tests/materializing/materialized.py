@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from beam_datasets.generate import plan
-from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import records
 from beam_datasets.materializing.plan import plan_job, run_in_process
+from beam_datasets.options import EngineOptions
 from beam_datasets.reading.opening import builder_from_directory
+from beam_datasets.shuffle import plan
 
 
 def materialize(source: Any, data_dir: Path, *, range_bytes: int = 0, **asked: Any) -> Any:

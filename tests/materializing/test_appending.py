@@ -25,10 +25,10 @@ from beam_datasets.errors import (
     DuplicateKeyError,
     SplitError,
 )
-from beam_datasets.generate import merge
-from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import appending, merging, records, selection
 from beam_datasets.materializing.plan import plan_job, run_in_process
+from beam_datasets.options import EngineOptions
+from beam_datasets.shuffle import merge
 from tests.cases import cases
 from tests.materializing.generated import FEATURES, content, generate
 from tests.published import flip

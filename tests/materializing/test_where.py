@@ -179,7 +179,7 @@ def test_a_record_that_is_too_large_is_named(
 ) -> None:
     largest = max(map(len, records))
     place = next(i for i, record in enumerate(records) if len(record) == largest)
-    for module in ("generate.blocks", "materializing.records"):
+    for module in ("shuffle.block_builder", "materializing.records"):
         monkeypatch.setattr(f"beam_datasets.{module}.MAX_COPIED_BYTES", largest - 1)
     with pytest.raises(BeamDatasetsError, match=rf"record {place};.* at most {largest - 1} bytes, got {largest}"):
         bd.materialize(source, to="copy", data_dir=tmp_path, num_workers=1, **options)

@@ -26,11 +26,25 @@ import pytest
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, JobStateUnknownError, StorageError
 from beam_datasets.features import FeaturesDict
-from beam_datasets.generate import leftovers, owners, publish, runs, shard_writer
-from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.metadata.version import Version
+from beam_datasets.options import ShardingOptions
+from beam_datasets.publishing import (
+    disk_commit,
+    leftovers,
+    owners,
+    phases,
+    publication,
+    resume,
+    run_report,
+    runs,
+    shard_files,
+    staged_files,
+    staging_checks,
+    store_commit,
+)
+from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.storage import objects, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
@@ -109,7 +123,7 @@ class World:
         self.store.looks_at_source_first = self.random.random() < 0.5
         self.trace: list[tuple[str, str, str, str]] = []
         self.published: dict[str, bytes] | None = None
-        self.decided: dict[str, list[runs.StagedFile]] = {}
+        self.decided: dict[str, list[staged_files.StagedFile]] = {}
         self.abandoned: set[str] = set()
         self.owners: dict[str, owners.Owner] = {}
         self.may_abandon: dict[str, set[str] | None] = {}
@@ -364,7 +378,7 @@ class Run:
     num_shards: int
     runner: str
     launcher: Actor = field(init=False)
-    publication: publish.Publication = field(init=False)
+    publication: Publication = field(init=False)
 
     @property
     def plan(self) -> Any:
@@ -381,8 +395,8 @@ class Run:
         """Does what `DatasetBuilder.build` does."""
         world = self.world
         info, sharding = INFOS[world.parent], ShardingOptions(num_shards=self.num_shards)
-        self.publication = publish.announce(info, world.target, sharding=sharding, runner=self.runner, builder="a:B")
-        with publish.staging(self.publication):
+        self.publication = announce(info, world.target, sharding=sharding, runner=self.runner, builder="a:B")
+        with phases.staging(self.publication):
             process = self.process if self.runner == "FnApiRunner" else world.process(f"{self.name} engine")
             engine = world.scheduler.start(f"{self.name} engine", process, self.engine)
             if world.has_faults and world.random.random() < 0.1:
@@ -396,11 +410,11 @@ class Run:
         for _ in range(1 + (self.world.random.random() < 0.2)):
             shards = self.stage("write", self.write)
             if not self.world.is_remote:
-                self.stage("publish", lambda shards=shards: publish.publish(self.publication, self.plan, shards))
+                self.stage("publish", lambda shards=shards: phases.publish(self.publication, self.plan, shards))
                 continue
-            decision = self.stage("decide", lambda shards=shards: publish.decide(self.publication, self.plan, shards))
+            decision = self.stage("decide", lambda shards=shards: phases.decide(self.publication, self.plan, shards))
             self.stage("commit", lambda files=decision.files: self.commit(files))
-            self.stage("publish", lambda decision=decision: publish.make_visible(self.publication, decision))
+            self.stage("publish", lambda decision=decision: phases.make_visible(self.publication, decision))
 
     def stage(self, name: str, function: Callable[[], Any]) -> Any:
         """Returns the result of the first attempt of a stage that succeeds."""
@@ -415,9 +429,9 @@ class Run:
                     return attempt.result
         raise EngineFailedError(f"{name}: {attempts[-1].error!r}")
 
-    def write(self) -> list[shard_writer.WrittenShard]:
+    def write(self) -> list[shard_files.WrittenShard]:
         """Writes the shards, under names of this attempt."""
-        folder, written = shard_writer.new_dir(self.publication.staging_dir), []
+        folder, written = staged_files.new_dir(self.publication.staging_dir), []
         for number in range(self.num_shards):
             name = shard_name("train", number, self.num_shards)
             path = storage.join(folder, name)
@@ -425,14 +439,14 @@ class Run:
             storage.write_bytes(path, data)
             storage.write_bytes(f"{path}.index", index)
             sums = (crc32c.crc32c(data), crc32c.crc32c(index))
-            written.append(shard_writer.WrittenShard("train", number, 0, path, 2, len(data), len(data), *sums))
+            written.append(shard_files.WrittenShard("train", number, 0, path, 2, len(data), len(data), *sums))
         return written
 
     def commit(self, files: Sequence[Any]) -> None:
         """Commits the files but the marker, in any order, as workers do."""
         files = [file for file in files if file.name != INFO_FILE]
         for file in self.world.random.sample(files, len(files)):
-            runs.commit_file(self.publication, file)
+            store_commit.commit_file(self.publication, file)
 
 
 class InlineExecutor:
@@ -478,10 +492,10 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
             function = functools.cache(getattr(paths, name))
             patch.setattr(paths, name, function)
             patch.setattr(storage, name, function)
-        patch.setattr(publish._log, "disabled", True)
-        for module in (publish, runs):
+        patch.setattr(phases._log, "disabled", True)
+        for module in (phases, store_commit):
             patch.setattr(module, "ThreadPoolExecutor", InlineExecutor)
-        for module in (leftovers, publish, runs):
+        for module in (disk_commit, leftovers, publication, resume, run_report, runs, staging_checks):
             patch.setattr(module, "time", Clock)
         patch.setattr(uuid, "uuid4", lambda: _world.new_id())
         patch.setattr(platform, "platform", lambda: "a machine")

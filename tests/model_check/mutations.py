@@ -7,10 +7,11 @@ import pytest
 
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, StorageError
-from beam_datasets.generate import publish, runs
+from beam_datasets.publishing import disk_commit, phases, runs, store_commit
+from beam_datasets.publishing.publication import Publication
 from tests.model_check.store import Disk, Store
 
-decide, complete, discard = runs.decide, runs.complete, runs.discard
+decide, complete, discard = store_commit.decide, store_commit.complete, store_commit.discard
 
 
 def retry_removes_what_the_first_attempt_copied(patch: pytest.MonkeyPatch) -> None:
@@ -23,13 +24,13 @@ def retry_removes_what_the_first_attempt_copied(patch: pytest.MonkeyPatch) -> No
                 storage.remove(storage.join(run.target, name))
         return decision
 
-    patch.setattr(runs, "decide", tidying_decide)
+    patch.setattr(store_commit, "decide", tidying_decide)
 
 
 def marker_is_created_before_all_files_are_verified(patch: pytest.MonkeyPatch) -> None:
     """Whoever finishes another's run creates dataset_info.json while the files are still being copied."""
-    patch.setattr(runs, "_check_files", lambda *_: None)
-    patch.setattr(runs, "commit_all", lambda *_: None)
+    patch.setattr(store_commit, "_check_files", lambda *_: None)
+    patch.setattr(store_commit, "commit_all", lambda *_: None)
 
 
 def decision_is_ignored_by_a_late_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,7 @@ def decision_is_ignored_by_a_late_attempt(patch: pytest.MonkeyPatch) -> None:
         except AbandonedError:
             return runs.Decision(run.job, runs.PUBLISH, digest, files)
 
-    patch.setattr(runs, "decide", stubborn_decide)
+    patch.setattr(store_commit, "decide", stubborn_decide)
 
 
 def copies_overwrite(patch: pytest.MonkeyPatch) -> None:
@@ -58,11 +59,11 @@ def gc_deletes_staging_of_a_run_that_decided_to_publish(patch: pytest.MonkeyPatc
     """Whoever gives up a run deletes its staged files without reading which decision won."""
 
     def hasty_discard(run: runs.Run, *, by: str) -> bool:
-        runs.abandon(run.target, run.job, by=by)
+        store_commit.abandon(run.target, run.job, by=by)
         storage.remove_tree(run.staging_dir)
         return True
 
-    patch.setattr(runs, "discard", hasty_discard)
+    patch.setattr(store_commit, "discard", hasty_discard)
 
 
 def staging_is_deleted_without_a_decision(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +73,7 @@ def staging_is_deleted_without_a_decision(patch: pytest.MonkeyPatch) -> None:
         storage.remove_tree(run.staging_dir)
         return discard(run, by=by)
 
-    patch.setattr(runs, "discard", rash_discard)
+    patch.setattr(store_commit, "discard", rash_discard)
 
 
 def abandoning_deletes_the_records(patch: pytest.MonkeyPatch) -> None:
@@ -84,15 +85,15 @@ def abandoning_deletes_the_records(patch: pytest.MonkeyPatch) -> None:
             storage.remove_tree(runs.runs_dir(run.target))
         return discarded
 
-    patch.setattr(runs, "discard", deleting_discard)
+    patch.setattr(store_commit, "discard", deleting_discard)
 
 
 def reservation_does_not_wait_for_a_decision(patch: pytest.MonkeyPatch) -> None:
     """The next number is reserved while the run before is undecided; as if its lease had expired."""
-    patch.setattr(runs, "holder", lambda target, holder=runs.holder: _without_undecided(holder(target)))
+    patch.setattr(store_commit, "holder", lambda target, holder=store_commit.holder: _without_undecided(holder(target)))
 
 
-def _without_undecided(held: runs.Holder | None) -> runs.Holder | None:
+def _without_undecided(held: store_commit.Holder | None) -> store_commit.Holder | None:
     if held is None or held.decision is not None:
         return held
     return held._replace(decision=runs.Decision(held.run.job, runs.ABANDON))
@@ -107,7 +108,7 @@ def staging_is_deleted_before_the_marker_is_created(patch: pytest.MonkeyPatch) -
                 storage.remove(storage.join(run.staging_dir, file.staged))
         complete(run, decision)
 
-    patch.setattr(runs, "complete", early_complete)
+    patch.setattr(store_commit, "complete", early_complete)
 
 
 def attempts_stage_under_the_same_names(patch: pytest.MonkeyPatch) -> None:
@@ -159,11 +160,11 @@ def gc_deletes_in_place(patch: pytest.MonkeyPatch) -> None:
 def staging_is_renamed_at_once(patch: pytest.MonkeyPatch) -> None:
     """The staging directory gets the final name itself, though another attempt may have made it anew."""
 
-    def rename(publication: publish.Publication, decision: runs.Decision) -> None:
-        publish._remove_extra_files(publication.staging_dir, {file.name for file in decision.files})
+    def rename(publication: Publication, decision: runs.Decision) -> None:
+        disk_commit.remove_extra_files(publication.staging_dir, {file.name for file in decision.files})
         storage.rename_dir(publication.staging_dir, publication.target)
 
-    patch.setattr(publish, "_rename", rename)
+    patch.setattr(phases, "_rename", rename)
 
 
 ON_DISKS = [renaming_replaces_what_is_there, gc_deletes_in_place, staging_is_renamed_at_once]

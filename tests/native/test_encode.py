@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.features import base, compile_encoder
-from beam_datasets.generate import blocks
 from beam_datasets.native import core
+from beam_datasets.shuffle import block_builder, blocks
 from tests.native.values import FEATURES, Once, Text, arrays, lists, scalars
 from tests.processes import in_threads
 from tests.strategies import examples
@@ -248,8 +248,8 @@ def test_elements_that_are_not_as_declared() -> None:
 
 def collectors(encode: Any) -> tuple[Any, Any]:
     """Returns the functions of a collector, and the same made in Python."""
-    slow = blocks._Collector(encode, blocks.MAX_RECORD_BYTES)
-    return core.collector(encode, blocks.MAX_RECORD_BYTES), (slow.append, slow.sizes, slow.ordered, slow.clear)
+    slow = block_builder._Collector(encode, block_builder.MAX_RECORD_BYTES)
+    return core.collector(encode, block_builder.MAX_RECORD_BYTES), (slow.append, slow.sizes, slow.ordered, slow.clear)
 
 
 @given(

@@ -19,7 +19,7 @@ for _ in range(2):
     print(core is None, len(list(builder.as_dataset("train"))), file=sys.stdout)
 """
 GENERATE = """
-from beam_datasets.generate.blocks import BlockBuilder
+from beam_datasets.shuffle.blocks import BlockBuilder
 for _ in range(2):
     builder = BlockBuilder("train", bytes, block_size=1)
     print(builder.add(1, b"a"), len(builder.flush().sent.payload))
@@ -78,7 +78,7 @@ def test_importing_says_nothing() -> None:
 @pytest.mark.slow
 def test_all_holds_without_the_module() -> None:
     env = os.environ | {"BEAM_DATASETS_NATIVE": "0"}
-    tests = ["tests/reading/test_dataset.py", "tests/reading/test_damage.py", "tests/generate/test_shard_writer.py"]
+    tests = ["tests/reading/test_dataset.py", "tests/reading/test_damage.py", "tests/publishing/test_shard_files.py"]
     selected = ["--hypothesis-profile=few", "-k", "not metadata_file"]  # these are read in Python in any case
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests, *selected]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)

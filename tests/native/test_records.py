@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate import blocks
 from beam_datasets.native import core
 from beam_datasets.reading.records import shards
+from beam_datasets.shuffle import blocks
 from tests.native.gil import when_it_is_free
 
 if core is None:

@@ -1,0 +1,69 @@
+"""Records as text in errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_datasets.features.trees import display_names, iter_nested_features, strip_sequences
+from beam_datasets.formats import example as example_format
+
+VALUES_SHOWN = 8  # of a feature, in an error
+TEXT_SHOWN = 80  # characters
+
+
+def show(record: bytes, tree: Any = None, limit: int = 300) -> str:
+    """Returns a record's content in about `limit` characters: short features first, because they distinguish examples.
+
+    Args:
+        record: the record.
+        tree: its features, which have the names for people, and say what is a bool; None if they are not known.
+        limit: greatest number of characters.
+
+    >>> show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
+    "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"
+    """
+    try:
+        features = example_format.parse(record)
+    except ValueError:
+        return _show_value(record)
+    names = {} if tree is None else display_names(tree)
+    bools = {path for path, _, leaf in ([] if tree is None else iter_nested_features(tree)) if _is_bool(leaf)}
+    texts = (
+        f"{names.get(path, path)}: {_show_values([bool(value) for value in values] if path in bools else values)}"
+        for path, values in features.items()
+    )
+    text = ", ".join(sorted(texts, key=len))
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _is_bool(feature: Any) -> bool:
+    """Returns whether the values of a feature are bools, which a record has as integers."""
+    return getattr(strip_sequences(feature), "dtype", None) == np.bool_
+
+
+def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
+    """Returns the values of a feature for an error message: "7", "[1, 2]" or "1,200 values"."""
+    if len(values) > VALUES_SHOWN:
+        return f"{len(values):,} values"
+    texts = [_show_value(value) for value in values]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _show_value(value: Any) -> str:
+    r"""Returns text for a value; bytes as UTF-8, cut to `TEXT_SHOWN` characters, or else their length and start.
+
+    >>> _show_value(3), _show_value(b"abc"), _show_value(b"\xff\xd8\xff\xe0\x00")
+    ('3', "'abc'", "5 bytes that begin with b'\\xff\\xd8\\xff\\xe0'")
+    """
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value):,} bytes that begin with {value[:4]!r}"
+    ellipsis = f" ... ({len(text):,} characters)" if len(text) > TEXT_SHOWN else ""
+    return repr(text[:TEXT_SHOWN]) + ellipsis

@@ -1,0 +1,42 @@
+"""Staging of inputs.json, the record of the files that a version is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from beam_datasets import storage
+from beam_datasets.errors import PathNotFoundError
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
+from beam_datasets.native import crc32c
+from beam_datasets.publishing import staged_files
+from beam_datasets.publishing.publication import Publication
+
+
+def stage_inputs(publication: Publication, inputs: Inputs | None) -> Publication:
+    """Stages the record of the files that a version is built from, if there is one; returns the publication with it.
+
+    So it is written before the job, and is not part of its graph.
+    """
+    if inputs is None:
+        return publication
+    text, folder = inputs.to_text().encode(), staged_files.new_dir(publication.staging_dir)
+    storage.write_bytes(storage.join(folder, INPUTS_FILE), text)
+    return replace(publication, inputs=(storage.join(folder, INPUTS_FILE), len(text), crc32c(text)))
+
+
+def stage_checksums(publication: Publication, checksums: Mapping[str, str]) -> Publication:
+    """Stages the record of the files once more, with their checksums; those that are '' stay unknown."""
+    assert publication.inputs is not None
+    inputs = Inputs.from_text(storage.read_bytes(publication.inputs[0]))
+    assert inputs is not None
+    known_checksums = {name: text for name, text in checksums.items() if text}
+    return stage_inputs(publication, inputs.with_files(Inputs(checksums=known_checksums)))
+
+
+def read_inputs(dataset_dir: str) -> Inputs | None:
+    """Returns the files that a version was built from; None if it has no readable inputs.json."""
+    try:
+        return Inputs.from_text(storage.read_bytes(storage.join(dataset_dir, INPUTS_FILE)))
+    except PathNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Sources of a builder: the units that are read in parallel, and what is found out about them before or after a run."""

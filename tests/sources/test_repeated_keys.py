@@ -1,0 +1,55 @@
+"""An error about a repeated key names the key of the builder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import DuplicateKeyError
+from beam_datasets.sources import repeated_keys
+
+ROWS = [("a", {"n": 1}), ("key of both", {"n": 2}), ("b", {"n": 3}), ("key of both", {"n": 4})]
+
+
+def read_rows(unit: int) -> Iterator[Any]:
+    return iter(ROWS[unit : unit + 2])
+
+
+class Repeating(bd.DatasetBuilder):
+    """Two of its examples have the same key."""
+
+    VERSION = "1.0.0"
+
+    def __init__(self, *, source: str, **kwargs: Any) -> None:
+        self.source = source
+        super().__init__(**kwargs)
+
+    def _info(self) -> bd.DatasetInfo:
+        return bd.DatasetInfo(builder=self, features={"n": bd.features.Scalar("int64")})
+
+    def _split_generators(self) -> Any:
+        return {
+            "list": {"train": ROWS},
+            "generator": {"train": iter(ROWS)},
+            "function": {"train": lambda: iter(ROWS)},
+            "units": {"train": bd.SourceUnits([0, 2], read_rows)},
+        }[self.source]
+
+
+@pytest.mark.parametrize("source", ["list", "generator", "function", "units"])
+def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str) -> None:
+    with pytest.raises(DuplicateKeyError, match=r"have the same key 'key of both' \(its hash is \w+\)\.") as caught:
+        Repeating(data_dir=tmp_path, source=source).build()
+    assert re.search(r"n: 2\n  n: 4|n: 4\n  n: 2", str(caught.value))
+    assert caught.value.split == "train"
+
+
+def test_a_slow_source_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_keys, "SEARCH_SECONDS", -1.0)
+    with pytest.raises(DuplicateKeyError, match=r"have the same key \(its hash is \w+\)\."):
+        Repeating(data_dir=tmp_path, source="list").build()
