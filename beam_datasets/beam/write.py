@@ -1,6 +1,6 @@
 """WriteDataset: (key, example) -> a published dataset, as a transform of any Beam pipeline.
 
-The stages only wire; what they do is implemented in beam_datasets.generate, as plain functions.
+The stages only wire; what they do is implemented in `shuffle` and `publishing`, as plain functions.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import note_if_missing
 from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing import phases, runs, shard_files, staged_inputs, store_commit
+from beam_datasets.publishing.content import ContentPlan
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.runs import Decision
 from beam_datasets.publishing.spill_dirs import choose_spill_dir
@@ -348,9 +349,9 @@ def _reserve(_: Any, publication: Publication) -> None:
 def publish_shards(
     start: beam.PCollection,
     publication: Publication,
-    plan: Any,
-    shards: Any,
-    merges: Any = (),
+    plan: beam.pvalue.AsSideInput,
+    shards: beam.pvalue.AsSideInput,
+    merges: beam.pvalue.AsSideInput | tuple[()] = (),
 ) -> beam.PCollection:
     """Publishes staged shards; on an object store, workers copy them to their final names in parallel.
 
@@ -605,15 +606,16 @@ def counted(shard: shard_files.WrittenShard) -> shard_files.WrittenShard:
 
 
 Shards = list[shard_files.WrittenShard]
+Merges = Sequence[storage.Requests]
 Decided = tuple[Publication, Decision]
 
 
-def _publish(publication: Publication, plan: Any, shards: Shards, merges: Any) -> str:
+def _publish(publication: Publication, plan: ContentPlan, shards: Shards, merges: Merges) -> str:
     """Publishes the shards and returns the published directory; see `phases.publish`."""
     return phases.publish(publication, plan, shards, merges)
 
 
-def _decide(publication: Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
+def _decide(publication: Publication, plan: ContentPlan, shards: Shards, merges: Merges) -> Decided:
     """Returns (publication, decision about the run); see `phases.decide`."""
     return publication, phases.decide(publication, plan, shards, merges)
 

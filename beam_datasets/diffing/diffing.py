@@ -103,8 +103,8 @@ def merge_key_blocks(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, K
 def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
     """Returns the pairs of two blocks of distinct keys; indices begin at `old_first` and `new_first`."""
     if np.array_equal(old, new):
-        places = np.arange(len(old))
-        return Pairs(old_first + places, new_first + places)
+        positions = np.arange(len(old))
+        return Pairs(old_first + positions, new_first + positions)
     old_keys, new_keys = (np.ascontiguousarray(keys).view("S16").ravel() for keys in (old, new))
     _, mine, theirs = np.intersect1d(old_keys, new_keys, assume_unique=True, return_indices=True)
     return Pairs(
@@ -122,10 +122,10 @@ def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints
         old: stored contents of the old examples, by name.
         new: stored contents of the new examples, by name.
     """
-    places = defaultdict[bytes, deque[int]](deque)
+    positions = defaultdict[bytes, deque[int]](deque)
     for index, content in enumerate(old):
-        places[_digest(content)].append(index)
-    matches = sorted((places[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if places.get(key))
+        positions[_digest(content)].append(index)
+    matches = sorted((positions[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if positions.get(key))
     pairs = np.array(matches, np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
@@ -536,9 +536,9 @@ def _find_moved(
     moved_examples = _Some(len(old_matches), mine[old_matches], theirs[new_matches])
     old_only, new_only = np.setdiff1d(mine, moved_examples.old), np.setdiff1d(theirs, moved_examples.new)
     if by_index:
-        places = np.intersect1d(old_only, new_only)
-        changed = _Some(len(places), places, places)
-        old_only, new_only = np.setdiff1d(old_only, places), np.setdiff1d(new_only, places)
+        positions = np.intersect1d(old_only, new_only)
+        changed = _Some(len(positions), positions, positions)
+        old_only, new_only = np.setdiff1d(old_only, positions), np.setdiff1d(new_only, positions)
     return {
         "changed": changed,
         "removed": _Some(len(old_only), old=old_only),

@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -191,6 +191,7 @@ class AppendPlan:
         sources: the directories of all datasets that are read, in the order of the lineage.
         appended: display names of the appended datasets.
         inputs: the input files of the next version, including those of the published one; None if unknown.
+        requests: none, because this process counts what it reads when it publishes.
     """
 
     info: DatasetInfo
@@ -204,6 +205,7 @@ class AppendPlan:
     sources: tuple[str, ...]
     appended: tuple[str, ...]
     inputs: Inputs | None
+    requests: storage.Requests = field(default=storage.Requests())
 
     @property
     def dataset_dir(self) -> str:
@@ -781,8 +783,8 @@ def build_sources(
         try:
             yield parent.dataset_dir, new_sources, notes
         except DuplicateKeyError as error:
-            places = [location for one in built for location in getattr(one, "find_rows", lambda _: ())(error)]
-            raise _add_details(error, built, *(f"the new one is in {location}" for location in places)) from None
+            locations = [location for one in built for location in getattr(one, "find_rows", lambda _: ())(error)]
+            raise _add_details(error, built, *(f"the new one is in {location}" for location in locations)) from None
 
 
 def _is_builder(new: Any) -> bool:

@@ -74,10 +74,12 @@ class CopyPlan:
     Attributes:
         splits: in the order in which they are asked for.
         requests: I/O counts of preparing the ranges.
+        libraries: none, because copied records are not encoded.
     """
 
     splits: tuple[SplitCopy, ...]
     requests: storage.Requests = field(default=storage.Requests())
+    libraries: tuple[str, ...] = ()
 
     def shards(self) -> Iterator[tuple[int, int]]:
         """Yields (number of the split, number of the shard) of all shards."""
@@ -175,8 +177,8 @@ def copy_shard(plan: CopyPlan, shard: tuple[int, int], destination: Destination)
             if records.keys is not None:
                 keys.append(records.keys)
                 are_integers = are_integers and records.ordered
-            for first, places, buffer in records.chunks():
-                records.check(first, places, buffer)
+            for first, positions, buffer in records.chunks():
+                records.check(first, positions, buffer)
                 crc = crc32c(buffer, crc)
                 writer.write([buffer])
     index = Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=are_integers, unsorted=True)

@@ -226,20 +226,20 @@ class KeyRanges:
         is_first[repeats] = False
         num_added, replaced = int((is_first & ~published).sum()), 0
         if len(repeats):
-            firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
+            starts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
-                differing = _compare_records(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
+                differing = _compare_records(merge, starts[:MAX_COMPARED], repeats[:MAX_COMPARED])
                 pair_number = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
                 note = "" if pair_number is None else ", and differ"
                 raise self._duplicate(
-                    number, merge, int(firsts[pair_number or 0]), int(repeats[pair_number or 0]), note
+                    number, merge, int(starts[pair_number or 0]), int(repeats[pair_number or 0]), note
                 )
             if self.on_duplicate == "replace" and is_counted:
-                is_replaced = lasts & published[firsts]
-                replaced = sum(_compare_records(merge, firsts[is_replaced], repeats[is_replaced]))
+                is_replaced = lasts & published[starts]
+                replaced = sum(_compare_records(merge, starts[is_replaced], repeats[is_replaced]))
             elif self.on_duplicate == "skip_identical" and is_counted:
-                for first, rank, differs in zip(firsts, repeats, _compare_records(merge, firsts, repeats)):
+                for first, rank, differs in zip(starts, repeats, _compare_records(merge, starts, repeats)):
                     if differs:
                         raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
             keep = np.ones(len(merge), np.bool_)
@@ -340,15 +340,15 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
 
 def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Returns the number of keys of a run before each pivot; first 0, and last the number of all keys."""
-    places = np.zeros(len(pivots) + 2, np.int64)
+    positions = np.zeros(len(pivots) + 2, np.int64)
     num_done = num_before = 0
     for file in run.files:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
         stop = int(np.searchsorted(pivots, keys[-1], side="right"))
-        places[num_done + 1 : stop + 1] = num_before + np.searchsorted(keys, pivots[num_done:stop], side="left")
+        positions[num_done + 1 : stop + 1] = num_before + np.searchsorted(keys, pivots[num_done:stop], side="left")
         num_done, num_before = stop, num_before + len(keys)
-    places[num_done + 1 :] = num_before
-    return places
+    positions[num_done + 1 :] = num_before
+    return positions
 
 
 def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge:
@@ -374,14 +374,14 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
     )
 
 
-def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
+def _compare_records(merge: Merge, starts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
     """Returns for each pair of ranks (firsts[i], seconds[i]) whether the framed records differ."""
 
     def differ(one: int, other: int) -> bool:
         """Returns whether the framed records with two indices in the merge have different bytes."""
         return bool(merge.sizes[one] != merge.sizes[other]) or _read_framed(merge, one) != _read_framed(merge, other)
 
-    return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
+    return merge.for_all(differ, merge.order[starts].tolist(), merge.order[seconds].tolist())
 
 
 def _read_framed(merge: Merge, index: int) -> bytes:

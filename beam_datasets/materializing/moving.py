@@ -86,21 +86,21 @@ def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[
 
 
 def duplicate_key_error(
-    duplicate: DuplicateKey, other: SortedRun, places: Mapping[str, str] | None = None
+    duplicate: DuplicateKey, other: SortedRun, locations: Mapping[str, str] | None = None
 ) -> DuplicateKeyError:
     """Returns the error about a key.
 
     Args:
         duplicate: the key.
         other: the run of the other split that has it.
-        places: split -> where its row is, if that is known.
+        locations: split -> where its row is, if that is known.
     """
     if other.dataset == duplicate.run.dataset:
-        places_text = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
+        locations_text = "".join(f"\n  {split}: {location}" for split, location in (locations or {}).items())
         return DuplicateKeyError(
             f"{other.source} has the key {duplicate.key!r} in two splits, {duplicate.other_split!r} and "
             f"{duplicate.split!r}. Nothing was published. Correct a row, or give it another "
-            f"key.{places_text and f' The rows:{places_text}'}",
+            f"key.{locations_text and f' The rows:{locations_text}'}",
             split=duplicate.split,
             key=duplicate.key,
         )
@@ -170,8 +170,8 @@ def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.
     for file in run.files:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
         low, high = np.searchsorted(sorted_keys, keys[0], "left"), np.searchsorted(sorted_keys, keys[-1], "right")
-        places = np.searchsorted(keys, sorted_keys[low:high])
-        has_key[order[low:high]] |= keys[places] == sorted_keys[low:high]
+        positions = np.searchsorted(keys, sorted_keys[low:high])
+        has_key[order[low:high]] |= keys[positions] == sorted_keys[low:high]
     return has_key
 
 

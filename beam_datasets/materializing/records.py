@@ -170,12 +170,12 @@ class Records:
             yield 0, self.offsets - start, read(start, stop)
             return
         spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
-        places = [self.offsets[first : stop + 1] for first, stop in spans]
+        offsets_of_chunks = [self.offsets[first : stop + 1] for first, stop in spans]
         buffers = prefetch_results(
-            (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in places),
+            (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in offsets_of_chunks),
             threads=int(remote),
         )
-        for (first, _), chunk_offsets, buffer in zip(spans, places, buffers):
+        for (first, _), chunk_offsets, buffer in zip(spans, offsets_of_chunks, buffers):
             yield first, chunk_offsets - chunk_offsets[0], buffer
 
     def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
@@ -231,15 +231,15 @@ class Opener:
             offsets = Index.from_bytes(storage.read_bytes(index_path), path=index_path).offsets[: stop + 1]
         else:
             offsets = offsets_of(shard, stop)
-        places = offsets[file.skip :].astype(np.int64)
+        record_offsets = offsets[file.skip :].astype(np.int64)
         if not keyed:
-            return Records(file, shard, places, None, False)
+            return Records(file, shard, record_offsets, None, False)
         if shard.index is None or shard.index.keys is None:
             raise MetadataError(
                 f"{file.filename} has no index with keys, as other shards of its split have; restore {INDEX_SUFFIX} "
                 "beside it, or repair the dataset."
             )
-        return Records(file, shard, places, shard.index.keys[file.skip : stop], shard.index.ordered)
+        return Records(file, shard, record_offsets, shard.index.keys[file.skip : stop], shard.index.ordered)
 
 
 def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:
@@ -391,11 +391,11 @@ class Transform:
             selected = [data[i] for i in indices]
             if self.names is not None:
                 selected = [example.filter_entries(record, self.names) for record in selected]
-            places = first + np.array(indices, np.intp)
+            positions = first + np.array(indices, np.intp)
             _check_sizes(
-                record_range, records, places, list(map(len, selected))
+                record_range, records, positions, list(map(len, selected))
             )  # the collector would leave out large ones
-            yield places, selected
+            yield positions, selected
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
@@ -416,19 +416,19 @@ class Transform:
         key = record_range.dataset, threading.get_ident()
         if key not in self._compiled:
             self._compiled[key] = self.where.compile(self.features[record_range.dataset])
-        places = self._compiled[key]
+        select = self._compiled[key]
 
         def choose(first: int, data: list[Any]) -> list[int]:
             """Returns the indices in `data` of the kept records; an error names the record that causes it."""
             try:
-                return places(data)
+                return select(data)
             except ExpressionLimitError as error:  # single records could exceed the limit, too
                 location = _describe_record(record_range, records, first)
                 raise type(error)(f"{location}, and the {len(data) - 1} after it: {error}") from error
             except (BeamDatasetsError, FeatureError, ExampleError):
                 for index, record in enumerate(data):
                     try:
-                        places([record])
+                        select([record])
                     except (BeamDatasetsError, FeatureError, ExampleError) as error:
                         raise type(error)(
                             f"{_describe_record(record_range, records, first + index)}: {error}"
@@ -494,7 +494,7 @@ def _describe_record(record_range: RecordRange, records: Records, index: int) ->
     return f"{file.filename}, byte {byte} (record {file.skip + index}; {example})"
 
 
-def _check_sizes(record_range: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
+def _check_sizes(record_range: RecordRange, records: Records, positions: NDArray[np.intp], sizes: Any) -> None:
     """Checks that no record is larger than `MAX_COPIED_BYTES`.
 
     Args:
@@ -507,8 +507,9 @@ def _check_sizes(record_range: RecordRange, records: Records, places: NDArray[np
         BeamDatasetsError: a record is larger; the message names the first one.
     """
     for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
+        location = _describe_record(record_range, records, int(positions[i]))
         raise BeamDatasetsError(
-            f"{_describe_record(record_range, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, "
+            f"{location}: expected at most {MAX_COPIED_BYTES:,} bytes, "
             f"got {sizes[i]:,}. Leave it out by another slice, or copy whole files."
         )
 
@@ -519,8 +520,8 @@ def _describe_user_error(error: Exception) -> str:
     For example, "KeyError: 'x'\n  at /home/me/f.py:3 in keep: return example['x']".
     """
     user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
-    places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]
-    return f"{type(error).__name__}: {error}{''.join(places)}"
+    frame_texts = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]
+    return f"{type(error).__name__}: {error}{''.join(frame_texts)}"
 
 
 # ---------------------------------------------------------------------------------------------- what is made of a range
@@ -563,10 +564,10 @@ def _write_kept(record_range: RecordRange, transform: Transform, path: str) -> t
     sizes, kept_indices = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(record_range.file, keyed=record_range.keyed)
     with storage.open_writer(path) as writer:
-        for places, framed_sizes, framed in _frame_records(record_range, records, transform):
+        for positions, framed_sizes, framed in _frame_records(record_range, records, transform):
             writer.write([framed])
             sizes.append(framed_sizes)
-            kept_indices.append(places)
+            kept_indices.append(positions)
     keys = None if records.keys is None else records.keys[np.concatenate(kept_indices)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
     storage.write_bytes(path + INDEX_SUFFIX, index.to_bytes())
@@ -583,15 +584,15 @@ def _frame_records(
     if transform is None:
         for first, offsets, buffer in records.chunks():
             records.check(first, offsets, buffer)
-            places, sizes = np.arange(first, first + len(offsets) - 1), np.diff(offsets)
-            _check_sizes(record_range, records, places, sizes - tfrecord.OVERHEAD)
-            yield places, sizes, buffer
+            positions, sizes = np.arange(first, first + len(offsets) - 1), np.diff(offsets)
+            _check_sizes(record_range, records, positions, sizes - tfrecord.OVERHEAD)
+            yield positions, sizes, buffer
         return
     append, framed_sizes, gather_payload, clear = collector(bytes, MAX_COPIED_BYTES)
-    for places, selected in transform.apply(record_range, records):
+    for positions, selected in transform.apply(record_range, records):
         for record in selected:
             append(record)
-        yield places, np.frombuffer(framed_sizes(), "<u4").astype(np.int64), gather_payload(np.arange(len(selected)))
+        yield positions, np.frombuffer(framed_sizes(), "<u4").astype(np.int64), gather_payload(np.arange(len(selected)))
         clear(True)
 
 
@@ -612,8 +613,8 @@ def blocks(
     sizes: list[NDArray[np.int64]] = []
     buffers: list[Buffer] = []
     records = Opener().open(record_range.file, keyed=record_range.keyed)
-    for places, framed_sizes, framed in _frame_records(record_range, records, transform):
-        keys += _old_keys(record_range, records, places)
+    for positions, framed_sizes, framed in _frame_records(record_range, records, transform):
+        keys += _old_keys(record_range, records, positions)
         sizes.append(framed_sizes)
         buffers.append(framed)
         if sum(memoryview(buffer).nbytes for buffer in buffers) >= block_size:
@@ -628,7 +629,7 @@ def salt_of(reshuffle: str, run: int) -> str:
     return f"{reshuffle}+{run}" if run else reshuffle
 
 
-def _old_keys(record_range: RecordRange, records: Records, places: NDArray[np.intp]) -> list[bytes]:
+def _old_keys(record_range: RecordRange, records: Records, positions: NDArray[np.intp]) -> list[bytes]:
     """Returns the sort keys of records; without an index, names such as b"<file name>__<number in the shard>".
 
     Args:
@@ -637,6 +638,6 @@ def _old_keys(record_range: RecordRange, records: Records, places: NDArray[np.in
         places: indices of the records in the range.
     """
     if records.keys is not None:
-        return [key.tobytes() for key in records.keys[places]]
+        return [key.tobytes() for key in records.keys[positions]]
     name = storage.basename(record_range.file.filename)
-    return [f"{name}__{record_range.file.skip + position}".encode() for position in places.tolist()]
+    return [f"{name}__{record_range.file.skip + position}".encode() for position in positions.tolist()]

@@ -462,10 +462,10 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
         order = sort_order(keys)
         ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
         if repeats is None and len(ranks):
-            places = [
+            positions = [
                 (runs[number], first + i) for number, first, run_keys in key_columns for i in range(len(run_keys))
             ]
-            examples = (run.example(i) for run, i in (places[p] for p in order[ranks[0] :][:2]))
+            examples = (run.example(i) for run, i in (positions[p] for p in order[ranks[0] :][:2]))
             repeats = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
         if repeats is not None:
             repeats = replace(repeats, count=repeats.count + len(ranks))

@@ -96,28 +96,28 @@ class Where:
         table = _unused_name(features)
         source = f" FROM {table}" if names else ""
 
-        def evaluated(query: str, arrays: list[Any]) -> tuple[str, Any]:
+        def evaluate(query: str, arrays: list[Any]) -> tuple[str, Any]:
             """Returns the type of a query's only column, and its values."""
             read = pa.table(arrays, schema=schema) if names else None
             return self._evaluate(database, columns, query, (), table, read)
 
-        def chosen(arrays: list[Any]) -> list[int]:
+        def true_rows(arrays: list[Any]) -> list[int]:
             """Returns the ascending indices at which the expression is true; `arrays` holds a column for each name."""
-            mask = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
-            places: list[int] = np.flatnonzero(np.ma.filled(mask, False)).tolist()
-            return places
+            mask = evaluate(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
+            positions: list[int] = np.flatnonzero(np.ma.filled(mask, False)).tolist()
+            return positions
 
         missing = [pa.nulls(1, columns[name][0]) for name in names]
-        evaluated(f"SELECT 1{source} WHERE (\n{self.expression}\n)", missing)  # neither an aggregate nor several rows
-        kind, _ = evaluated(f"SELECT (\n{self.expression}\n){source}", missing)
+        evaluate(f"SELECT 1{source} WHERE (\n{self.expression}\n)", missing)  # neither an aggregate nor several rows
+        kind, _ = evaluate(f"SELECT (\n{self.expression}\n){source}", missing)
         if kind != "BOOLEAN":
             raise self._error(f"expected a condition, which is true or false, got {kind}", columns)
         if not names:
-            is_true = bool(chosen([]))
+            is_true = bool(true_rows([]))
             return lambda records: list(range(len(records))) if is_true else []
         decode = compose_many((Decode(features, PartialDecoding(list(names))),))
 
-        def places(records: list[Any]) -> list[int]:
+        def kept_records(records: list[Any]) -> list[int]:
             """Returns the ascending indices of the kept records in a list of encoded records.
 
             Raises:
@@ -131,9 +131,9 @@ class Where:
                 except pa.ArrowInvalid as error:  # of text
                     message = f"feature {name!r}: expected text in UTF-8, got other bytes ({error}). Use filter= for it"
                     raise self._error(message, columns) from error
-            return chosen(arrays)
+            return true_rows(arrays)
 
-        return places
+        return kept_records
 
     def _names(self, database: Evaluator, features: Any, columns: dict[str, Any]) -> list[str]:
         """Returns the names of the features that the expression uses, after checking it.

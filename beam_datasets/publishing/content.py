@@ -1,19 +1,71 @@
-"""The content of a version: its shards in order, checked to be complete, and the files that describe it."""
+"""The content of a version: what was planned, the shards in order, checked to be complete, and the metadata files."""
 
 from __future__ import annotations
 
+import hashlib
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Protocol
 
 from beam_datasets import features as feature_trees
+from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError
-from beam_datasets.metadata.info import INFO_FILE
-from beam_datasets.metadata.manifest import ShardColumns
+from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
+from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.publishing.publication import Publication
 from beam_datasets.publishing.shard_files import WrittenShard
+
+
+class PlannedSplit(Protocol):
+    """The size of a split that is to be written, as each plan of a job knows it."""
+
+    @property
+    def split(self) -> str:
+        """The split's name."""
+
+    @property
+    def num_shards(self) -> int:
+        """The number of shards that it will have."""
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples in all of its shards."""
+
+
+class ContentPlan(Protocol):
+    """What a version is to contain: of generated, copied, merged and renumbered examples alike."""
+
+    @property
+    def splits(self) -> Sequence[PlannedSplit]:
+        """The splits, in their order in the metadata."""
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """Libraries, with versions, that affect the bytes of examples which this run encoded, sorted."""
+
+    @property
+    def requests(self) -> storage.Requests:
+        """I/O counts of what was read and written to make the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCounts:
+    """A split whose shards are there already; see `PlannedSplit`."""
+
+    split: str
+    num_shards: int
+    num_examples: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContentCounts:
+    """The content of shards that are there already; see `ContentPlan`."""
+
+    splits: Sequence[SplitCounts]
+    libraries: Sequence[str] = ()
+    requests: storage.Requests = field(default=storage.Requests())
 
 
 def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
@@ -30,11 +82,11 @@ def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[Wri
         yield WrittenShard(split, shard, 0, name, *row)
 
 
-def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenShard]:
+def complete_split(split: PlannedSplit, shards: Iterable[WrittenShard]) -> list[WrittenShard]:
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
-        split: plan of the split, with the attributes `split` (its name), `num_shards` and `num_examples`.
+        split: the planned split.
         shards: written shards of all splits.
 
     Raises:
@@ -51,15 +103,63 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     return split_shards
 
 
-def make_metadata_files(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
-    """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it."""
-    features = publication.info.features
+def shard_columns(plan: ContentPlan, shards: Sequence[WrittenShard]) -> dict[str, ShardColumns]:
+    """Returns {split: sizes and checksums of its shards}, after checking that all examples were written.
+
+    Args:
+        plan: what was planned.
+        shards: the written shards of all splits, in any order.
+
+    Raises:
+        LostExamplesError: see `complete_split`.
+    """
+    columns = {}
+    for split in plan.splits:
+        split_shards = complete_split(split, shards)
+        columns[split.split] = ShardColumns(
+            **{column.name: [getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)}
+        )
+    return columns
+
+
+def make_metadata_files(info: DatasetInfo, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
+    """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it.
+
+    Args:
+        info: the dataset's description, without splits.
+        columns: split -> sizes of its shards.
+    """
+    features = info.features
     texts = {
         "features.json": feature_trees.to_json_text(features),
         **features.label_files(),
-        **publication.info.extra_files(),
-        INFO_FILE: publication.info.to_json_text(
-            {split: (list(c.num_examples), sum(c.num_bytes)) for split, c in columns.items()}
-        ),
+        **info.extra_files(),
+        INFO_FILE: info.to_json_text({split: (list(c.num_examples), sum(c.num_bytes)) for split, c in columns.items()}),
     }
     return {name: text.encode() for name, text in texts.items()}
+
+
+def make_manifest(
+    publication: Publication,
+    columns: Mapping[str, ShardColumns],
+    texts: Mapping[str, bytes],
+    libraries: Sequence[str],
+) -> Manifest:
+    """Returns the manifest of a version.
+
+    Args:
+        publication: the announced publication.
+        columns: split -> sizes and checksums of its shards.
+        texts: {file name: content} of the metadata; see `make_metadata_files`.
+        libraries: see `ContentPlan`.
+    """
+    return Manifest(
+        name=publication.info.name,
+        config=publication.info.config_name,
+        version=str(publication.info.version),
+        splits=columns,
+        metadata={name: hashlib.sha256(text).hexdigest() for name, text in texts.items()},
+        builder=publication.builder,
+        options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
+        source=publication.source,
+    )

@@ -12,11 +12,9 @@ An engine may run each phase several times, late, and at once.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.errors import (
@@ -28,10 +26,10 @@ from beam_datasets.errors import (
 )
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.inputs import INPUTS_FILE
-from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
+from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
 from beam_datasets.native import crc32c
 from beam_datasets.publishing import compatibility, resume, runs, store_commit
-from beam_datasets.publishing.content import complete_split, make_metadata_files
+from beam_datasets.publishing.content import ContentPlan, make_manifest, make_metadata_files, shard_columns
 from beam_datasets.publishing.disk_commit import remove_extra_files, rename_into_place
 from beam_datasets.publishing.owners import OWNER_FILE, Owner
 from beam_datasets.publishing.publication import Publication, check_free
@@ -181,7 +179,7 @@ def _give_up(run: Run, error: BaseException) -> None:
 
 def publish(
     publication: Publication,
-    plan: Any,
+    plan: ContentPlan,
     shards: Sequence[WrittenShard],
     merges: Sequence[storage.Requests] = (),
 ) -> str:
@@ -189,7 +187,7 @@ def publish(
 
     Args:
         publication: the announced publication.
-        plan: with `splits`, in their order, each of which has `split`, `num_shards` and `num_examples`.
+        plan: what was planned, with which the shards are compared.
         shards: all that was written, in any order.
         merges: I/O counts of processes that merged blocks.
 
@@ -207,7 +205,7 @@ def publish(
 
 def decide(
     publication: Publication,
-    plan: Any,
+    plan: ContentPlan,
     shards: Sequence[WrittenShard],
     merges: Sequence[storage.Requests] = (),
 ) -> Decision:
@@ -229,7 +227,7 @@ def decide(
 
 
 def _decide(
-    publication: Publication, plan: Any, shards: Sequence[WrittenShard], merges: Sequence[storage.Requests]
+    publication: Publication, plan: ContentPlan, shards: Sequence[WrittenShard], merges: Sequence[storage.Requests]
 ) -> Decision:
     """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision.
 
@@ -237,27 +235,10 @@ def _decide(
     """
     if publication.is_remote:
         store_commit.reserve(publication)
-    columns = {}
-    for split in plan.splits:
-        rows = [
-            (shard.num_examples, shard.num_bytes, shard.file_bytes, shard.crc32c, shard.index_crc32c)
-            for shard in complete_split(split, shards)
-        ]
-        columns[split.split] = ShardColumns(*map(list, zip(*rows, strict=True)))
-    texts = make_metadata_files(publication, columns)
-    libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
-    manifest = Manifest(
-        name=publication.info.name,
-        config=publication.info.config_name,
-        version=str(publication.info.version),
-        splits=columns,
-        metadata={name: hashlib.sha256(text).hexdigest() for name, text in texts.items()},
-        builder=publication.builder,
-        options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
-        source=publication.source,
-    )
-    encoding = getattr(plan, "requests", storage.Requests())  # only plans of encoded examples have any
-    requests = [encoding, storage.take_requests(), *merges, *(shard.requests for shard in shards)]
+    columns = shard_columns(plan, shards)
+    texts = make_metadata_files(publication.info, columns)
+    manifest = make_manifest(publication, columns, texts, plan.libraries)
+    requests = [plan.requests, storage.take_requests(), *merges, *(shard.requests for shard in shards)]
     texts[RUN_FILE] = make_run_report(publication, shards, storage.sum_requests(requests))
     texts[MANIFEST_FILE] = manifest.to_text().encode()
     if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
@@ -12,7 +11,7 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import compatibility, staged_files
-from beam_datasets.publishing.content import kept_shards
+from beam_datasets.publishing.content import ContentCounts, SplitCounts, kept_shards
 from beam_datasets.publishing.phases import publish, staging
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.runs import RESULT_DIR
@@ -54,11 +53,8 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
             for name in (shard.path, f"{shard.path}.index"):
                 staged_files.take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
-        kept = [
-            SimpleNamespace(split=split, num_shards=c.num_shards, num_examples=sum(c.num_examples))
-            for split, c in columns.items()
-        ]
-        directory = publish(replace(publication, inputs_of=result), SimpleNamespace(splits=kept), staged)
+        counts = [SplitCounts(split, c.num_shards, sum(c.num_examples)) for split, c in columns.items()]
+        directory = publish(replace(publication, inputs_of=result), ContentCounts(counts), staged)
     storage.remove_tree(root)
     return directory
 

@@ -219,17 +219,17 @@ class Merge:
             chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
         for _, group in itertools.groupby(cuts(sizes, chunk_bytes), lambda span: span[0] // _RANKS):
             spans = list(group)
-            places = self.order[spans[0][0] : spans[-1][1]]
+            positions = self.order[spans[0][0] : spans[-1][1]]
             bounds = np.array([start for start, _ in spans] + [spans[-1][1]]) - spans[0][0]
-            block_of, starts = self.block_of[places], self.starts[places]
-            ends = starts + self.sizes[places]
+            block_of, starts = self.block_of[positions], self.starts[positions]
+            ends = starts + self.sizes[positions]
             breaks = np.flatnonzero((starts[1:] != ends[:-1]) | (block_of[1:] != block_of[:-1])) + 1
             if (len(breaks) + len(spans)) * MIN_RUN_BYTES > (ends - starts).sum():
                 for start, stop in itertools.pairwise(bounds.tolist()):
-                    yield from self._gather(places[start:stop])
+                    yield from self._gather(positions[start:stop])
                 continue
             firsts = np.union1d(breaks, bounds[:-1])
-            lasts = np.append(firsts[1:], len(places)) - 1
+            lasts = np.append(firsts[1:], len(positions)) - 1
             runs = list(zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist()))
             for start, stop in itertools.pairwise(np.searchsorted(firsts, bounds).tolist()):
                 yield self._read(runs[start:stop])
@@ -245,13 +245,13 @@ class Merge:
         views = {block: memoryview(data) for block, data in zip(lows, buffers)}
         return [views[block][start - lows[block] : end - lows[block]] for block, start, end in runs]
 
-    def _gather(self, places: NDArray[np.intp]) -> Iterator[list[Buffer]]:
+    def _gather(self, positions: NDArray[np.intp]) -> Iterator[list[Buffer]]:
         """Yields the framed records at these places, in this order; reads the range of each block once."""
         is_read = np.zeros(len(self.reads), np.bool_)  # np.unique would sort all places
-        is_read[self.block_of[places]] = True
+        is_read[self.block_of[positions]] = True
         blocks = np.flatnonzero(is_read)
-        block_of = (np.cumsum(is_read) - 1)[self.block_of[places]]
-        starts, sizes = self.starts[places], self.sizes[places].astype(np.int64)
+        block_of = (np.cumsum(is_read) - 1)[self.block_of[positions]]
+        starts, sizes = self.starts[positions], self.sizes[positions].astype(np.int64)
         lows = np.full(len(blocks), np.iinfo(np.int64).max)
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)

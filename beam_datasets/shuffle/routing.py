@@ -22,9 +22,9 @@ def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
     """
     ascending = np.frombuffer(block.keys, "S16")
     groups = _candidate_groups(ascending, plan)
-    firsts = np.searchsorted(ascending, _keys_to_bytes(plan.lows[groups]), side="left")
+    starts = np.searchsorted(ascending, _keys_to_bytes(plan.lows[groups]), side="left")
     lasts = np.searchsorted(ascending, _keys_to_bytes(plan.highs[groups]), side="right")
-    yield from _cut_block(block, plan.first_group + groups, firsts, lasts)
+    yield from _cut_block(block, plan.first_group + groups, starts, lasts)
 
 
 def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, Block]]:
@@ -41,14 +41,14 @@ def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[
     lasts = np.searchsorted(
         np.frombuffer(block.keys, "S16"), _keys_to_bytes(plan.highs[level.last_groups]), side="right"
     )
-    firsts = np.concatenate([[0], lasts[:-1]])
+    starts = np.concatenate([[0], lasts[:-1]])
     columns = len(level.last_groups)
     run = zlib.crc32(block.path.encode("utf-8", "surrogateescape")) % level.num_runs
-    yield from _cut_block(block, run * columns + np.arange(columns), firsts, lasts)
+    yield from _cut_block(block, run * columns + np.arange(columns), starts, lasts)
 
 
 def _cut_block(
-    block: Block, numbers: NDArray[np.int64], firsts: NDArray[np.int64], lasts: NDArray[np.int64]
+    block: Block, numbers: NDArray[np.int64], starts: NDArray[np.int64], lasts: NDArray[np.int64]
 ) -> Iterator[tuple[int, Block]]:
     """Yields (number, block of the records [first, last) of a block) for the ranges that are not empty.
 
@@ -59,13 +59,13 @@ def _cut_block(
         lasts: the record after the last one of each range.
     """
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)])
-    is_nonempty = lasts > firsts
-    firsts, lasts = firsts[is_nonempty], lasts[is_nonempty]
+    is_nonempty = lasts > starts
+    starts, lasts = starts[is_nonempty], lasts[is_nonempty]
     cuts = zip(
         numbers[is_nonempty].tolist(),
-        firsts.tolist(),
+        starts.tolist(),
         lasts.tolist(),
-        offsets[firsts].tolist(),
+        offsets[starts].tolist(),
         offsets[lasts].tolist(),
     )
     for number, first, last, start, stop in cuts:
@@ -84,11 +84,11 @@ def _candidate_groups(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.i
     if len(plan) <= len(keys):
         return np.arange(len(plan))
     high = keys.view(">u8")[::2].astype(np.uint64)
-    firsts = np.searchsorted(plan.highs[:, 0], high, side="left")
+    starts = np.searchsorted(plan.highs[:, 0], high, side="left")
     lasts = np.searchsorted(plan.lows[:, 0], high, side="right")
-    if (lasts - firsts > 2).any():  # groups that differ in their low halves only
+    if (lasts - starts > 2).any():  # groups that differ in their low halves only
         return np.arange(len(plan))
-    near = np.unique(np.concatenate([firsts, np.maximum(lasts - 1, firsts)]))
+    near = np.unique(np.concatenate([starts, np.maximum(lasts - 1, starts)]))
     return near[near < len(plan)]
 
 

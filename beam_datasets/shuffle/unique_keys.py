@@ -36,8 +36,8 @@ def split_by_key(block: Block, buckets: int = 256) -> Iterator[tuple[tuple[str, 
     bucket_of = np.frombuffer(block.keys, ">u4")[3::4] & np.uint32(buckets - 1)
     order = np.argsort(bucket_of, kind="stable")
     used_buckets, starts = np.unique(bucket_of[order], return_index=True)
-    for bucket, places in zip(used_buckets.tolist(), np.split(order, starts[1:])):
-        yield (block.split, bucket), (rows[places].tobytes(), all_sizes[places].tobytes())
+    for bucket, positions in zip(used_buckets.tolist(), np.split(order, starts[1:])):
+        yield (block.split, bucket), (rows[positions].tobytes(), all_sizes[positions].tobytes())
 
 
 def merge_unique(parts: Iterable[tuple[bytes, bytes]]) -> Histogram:

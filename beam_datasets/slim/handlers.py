@@ -51,13 +51,13 @@ class SparseTensorValue(NamedTuple):
             raise FeatureValueError(
                 f"index {self.indices[is_outside.argmax()].tolist()} is outside of the shape {shape}"
             )
-        places = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
-        distinct, counts = np.unique(places, return_counts=True)
-        if len(distinct) < len(places):
+        positions = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
+        distinct, counts = np.unique(positions, return_counts=True)
+        if len(distinct) < len(positions):
             twice = np.unravel_index(distinct[counts.argmax()], shape)
             raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
         out = _full_array(shape, self.values.dtype, default_value)
-        out.reshape(-1)[places] = self.values
+        out.reshape(-1)[positions] = self.values
         return out
 
 

@@ -286,8 +286,8 @@ class _Readers:
 
     def checkpoint(self) -> PassCheckpoint:
         """Returns the places of the readers; after an error of reading, before the record that it was about."""
-        places = [location and list(location) for location in self._places]
-        return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
+        locations = [location and list(location) for location in self._places]
+        return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": locations}
 
     def records(self, first: int, checkpoints: deque[PassCheckpoint], spacing: int) -> Iterator[Record | None]:
         """Yields the records from position `first` on, then None for ever; adds a checkpoint each `spacing` records."""
