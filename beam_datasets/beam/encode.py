@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -37,12 +37,25 @@ _FINISHED, _DAMAGED = "finished", "damaged"
 NamedUnit = tuple[str, Any]
 
 
+class UnsavedBlock(NamedTuple):
+    """A spilled block of a bundle that no checkpoint has yet.
+
+    Attributes:
+        spilled: the block.
+        crc32c: CRC-32C of its keys and sizes.
+        libraries: libraries whose versions determined bytes of its examples.
+    """
+
+    spilled: SpilledBlocks
+    crc32c: int
+    libraries: Collection[str]
+
+
 class SplitEncoder:
     """Encodes the examples of a split in bundles; makes blocks, and their key histograms of hashes or of integers.
 
     Attributes:
-        made: the spilled blocks since `start`, or since it was cleared: (block, CRC-32C of its keys and sizes,
-            libraries whose versions determined bytes of its examples).
+        unsaved: the spilled blocks since `start`, or since it was cleared, which no checkpoint has yet.
     """
 
     def __init__(self, split: str, features: Any, transport: Transport, hash_shift: int | None) -> None:
@@ -54,7 +67,7 @@ class SplitEncoder:
             transport: how records are sent to the shards.
             hash_shift: number of low bits that the histogram ignores of hashes; None if keys are integers.
         """
-        self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
+        self.unsaved: list[UnsavedBlock] = []
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
@@ -71,7 +84,7 @@ class SplitEncoder:
         """Starts a bundle: discards the examples of the one before, which may have failed, and gives memory back."""
         self._builder.reset()
         self._libraries.clear()
-        self.made.clear()
+        self.unsaved.clear()
         self._bundle_examples = self._bundle_bytes = 0
 
     def add(self, key: Any, example: Any) -> Iterator[Any] | None:
@@ -94,7 +107,7 @@ class SplitEncoder:
         block, loaded = new
         libraries, num_bytes = frozenset(self._libraries), len(loaded.payload)
         if isinstance(block, SpilledBlocks):
-            self.made.append((block, checksum(loaded.keys, loaded.sizes), libraries))
+            self.unsaved.append(UnsavedBlock(block, checksum(loaded.keys, loaded.sizes), libraries))
         self._libraries.clear()
         self._examples.inc(len(loaded))
         self._bytes.inc(num_bytes)
@@ -202,15 +215,15 @@ class EncodeUnits(beam.PTransform):
         reader, encoded = self.reader, []
         list_units = beam.FlatMap(_list_units, reader.units, reader.directories)
         units = begin | "List" >> list_units.with_outputs(_FINISHED, main="units")
-        left = units.units
+        unfinished = units.units
         if reader.directories:
             reuse = with_histograms(beam.ParDo(_ReuseUnits(self.hash_shift)), _DAMAGED)
             reused = units[_FINISHED] | "ShareFinished" >> beam.Reshuffle() | "Reuse" >> reuse
             encoded.append(reused)
-            left = (left, reused[_DAMAGED]) | "Unfinished" >> beam.Flatten()
+            unfinished = (unfinished, reused[_DAMAGED]) | "Unfinished" >> beam.Flatten()
         if len(reader.units) > 1:
-            left |= "Share" >> beam.Reshuffle()
-        return [*encoded, left | "Read" >> with_histograms(beam.ParDo(_EncodeUnits(self)))]
+            unfinished |= "Share" >> beam.Reshuffle()
+        return [*encoded, unfinished | "Read" >> with_histograms(beam.ParDo(_EncodeUnits(self)))]
 
 
 def _list_units(_: Any, all_units: Sequence[NamedUnit], directories: Sequence[str]) -> Iterator[Any]:
@@ -227,7 +240,7 @@ def _list_units(_: Any, all_units: Sequence[NamedUnit], directories: Sequence[st
 
 
 class _ReuseUnits(beam.DoFn):
-    """(checkpoint, its units) -> its blocks and their histograms, if it is whole; else its units, to encode again."""
+    """(checkpoint, its units) -> its blocks and their histograms, if it is intact; else its units, to encode again."""
 
     def __init__(self, hash_shift: int | None) -> None:
         self._hash_shift = hash_shift
@@ -237,7 +250,7 @@ class _ReuseUnits(beam.DoFn):
     def process(self, element: tuple[Checkpoint, list[NamedUnit]]) -> Iterator[Any]:
         """Yields the blocks and histograms of an intact checkpoint, else its (name, unit) pairs tagged `_DAMAGED`."""
         checkpoint, units = element
-        if not checkpoint.is_whole:
+        if not checkpoint.is_intact:
             self._damaged.inc(len(units))
             yield from (beam.pvalue.TaggedOutput(_DAMAGED, unit) for unit in units)
             return
@@ -288,8 +301,8 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.start()
         self._units: list[str] = []
-        self._held: dict[str, NamedUnit] = {}
-        self._since, self._bytes_before = time.monotonic(), 0
+        self._maybe_finished: dict[str, NamedUnit] = {}
+        self._last_checkpoint, self._bytes_before = time.monotonic(), 0
         if len(self._encoders) == 1:
             [(split, encoder)] = self._encoders.items()
             self._reporting.enter_context(report_progress(self._transport, split, encoder))
@@ -297,7 +310,7 @@ class _EncodeUnits(beam.DoFn):
     def process(self, element: NamedUnit) -> Iterator[Any]:
         """Encodes the (name, unit) pair, or keeps it until the end of the bundle if a checkpoint may contain it."""
         if element[0] in self._finished:
-            self._held[element[0]] = element
+            self._maybe_finished[element[0]] = element
         else:
             yield from self._encode(element)
 
@@ -332,7 +345,7 @@ class _EncodeUnits(beam.DoFn):
             self._units.append(name)
             num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
             now = time.monotonic()
-            is_late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
+            is_late = now - self._last_checkpoint >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
             if is_late or num_bytes - self._bytes_before >= self._transport.block_size:
                 self._bytes_before = num_bytes
                 yield from self._flush()
@@ -358,12 +371,12 @@ class _EncodeUnits(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         """Reuses checkpoints with only units of this bundle, encodes the others, and yields the last blocks."""
-        for checkpoint in choose(self._checkpoints, self._held):
-            if checkpoint.is_whole:
+        for checkpoint in choose(self._checkpoints, self._maybe_finished):
+            if checkpoint.is_intact:
                 for name in checkpoint.units:
-                    del self._held[name]
+                    del self._maybe_finished[name]
                 yield from map(in_window, _read_checkpoint(checkpoint, self._options.hash_shift))
-        for element in self._held.values():
+        for element in self._maybe_finished.values():
             yield from map(in_window, self._encode(element))
         yield from map(in_window, self._flush())
         self._reporting.close()
@@ -379,19 +392,18 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             yield from encoder.outputs()
         if self._units and self._transport.spill_dir is not None:
-            blocks: list[SpilledBlocks] = []
-            checksums: list[int] = []
-            libraries: set[str] = set()
-            for encoder in self._encoders.values():
-                for block, crc, block_libraries in encoder.made:
-                    blocks.append(block)
-                    checksums.append(crc)
-                    libraries.update(block_libraries)
-            checkpoint = Checkpoint(tuple(self._units), tuple(blocks), tuple(checksums), tuple(sorted(libraries)))
+            unsaved = [block for encoder in self._encoders.values() for block in encoder.unsaved]
+            libraries = sorted({name for block in unsaved for name in block.libraries})
+            checkpoint = Checkpoint(
+                units=tuple(self._units),
+                blocks=tuple(block.spilled for block in unsaved),
+                crc32c=tuple(block.crc32c for block in unsaved),
+                libraries=tuple(libraries),
+            )
             checkpoint.save(self._transport.spill_dir)
         for encoder in self._encoders.values():
-            encoder.made.clear()
-        self._units, self._since = [], time.monotonic()
+            encoder.unsaved.clear()
+        self._units, self._last_checkpoint = [], time.monotonic()
 
 
 def report_progress(transport: Transport, split: str, encoder: SplitEncoder) -> contextlib.AbstractContextManager[None]:
@@ -440,11 +452,11 @@ def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[
 
 def count_requests() -> storage.Requests:
     """Returns the requests that this process has sent to storage since the last call, and adds them to the metrics."""
-    taken = storage.take_requests()
+    requests = storage.take_requests()
     for name in ("reads", "bytes_read", "writes", "bytes_written"):
-        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
-    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * taken.core_seconds))
-    return taken
+        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(requests, name))
+    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * requests.core_seconds))
+    return requests
 
 
 def count_written(written: WrittenShard) -> WrittenShard:

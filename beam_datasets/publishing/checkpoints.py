@@ -72,10 +72,10 @@ class Checkpoint:
             return None
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the checksums of all keys, sizes and records of its blocks are right; reads all of them."""
         try:
-            return all(_is_whole(block, crc) for block, crc in zip(self.blocks, self.crc32c, strict=True))
+            return all(_is_intact(block, crc) for block, crc in zip(self.blocks, self.crc32c, strict=True))
         except (StorageError, CorruptRecordError, ValueError, struct.error):
             return False
 
@@ -85,7 +85,7 @@ def checksum(keys: bytes, sizes: bytes) -> int:
     return crc32c(sizes, crc32c(keys))
 
 
-def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
+def _is_intact(blocks: SpilledBlocks, crc: int) -> bool:
     """Returns whether a block's keys and sizes match their CRC-32C, after checking all records, a chunk at a time.
 
     Raises:
