@@ -500,7 +500,7 @@ def _check_sizes(record_range: RecordRange, records: Records, positions: NDArray
     Args:
         record_range: the range of the records, for errors.
         records: the open records of the range.
-        places: numbers of the records in the range.
+        positions: numbers of the records in the range.
         sizes: the size in bytes of each of these records, without framing.
 
     Raises:
@@ -635,7 +635,7 @@ def _old_keys(record_range: RecordRange, records: Records, positions: NDArray[np
     Args:
         record_range: the range of a shard.
         records: the records of the range.
-        places: indices of the records in the range.
+        positions: indices of the records in the range.
     """
     if records.keys is not None:
         return [key.tobytes() for key in records.keys[positions]]

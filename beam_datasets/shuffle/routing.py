@@ -55,7 +55,7 @@ def _cut_block(
     Args:
         block: the block.
         numbers: the number to yield with each range.
-        firsts: the first record of each range.
+        starts: the first record of each range.
         lasts: the record after the last one of each range.
     """
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)])
