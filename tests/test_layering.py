@@ -61,7 +61,7 @@ def test_exceptions_are_in_use() -> None:
         ("formats/tfrecord.py", "from beam_datasets.storage import exists"),
         ("formats/tfrecord.py", "from ..metadata import keys"),
         ("reading/records.py", "def f():\n    import beam_datasets.shuffle.plan"),
-        ("reading/records.py", "from beam_datasets import generate"),
+        ("reading/records.py", "from beam_datasets import publishing"),
         ("reading/records.py", "def f():\n    import apache_beam as beam"),
         ("cli/main.py", "import apache_beam as beam"),
         ("cli/main.py", "try:\n    import tqdm\nexcept ImportError:\n    tqdm = None"),

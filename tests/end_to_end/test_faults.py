@@ -237,8 +237,8 @@ def slow_build(data_dir: Path, workers: int = 2) -> Iterator[subprocess.Popen[by
     code = """
 import sys
 from beam_datasets.cli import main
-from beam_datasets.generate import units
-units.KEEP_SECONDS = float("inf")  # nothing is kept, however slow the machine is
+from beam_datasets.publishing import resume
+resume.KEEP_SECONDS = float("inf")  # nothing is kept, however slow the machine is
 sys.exit(main())
 """
     what = [f"{Numbers.__module__}:{Numbers.__name__}", "--count", "1_000_000", "--num_shards", "4"]
