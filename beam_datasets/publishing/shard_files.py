@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
