@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.features import base, compile_encoder
+from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
-from beam_datasets.shuffle import block_builder, blocks
+from beam_datasets.shuffle import block_builder
 from tests.native.values import FEATURES, Once, Text, arrays, lists, scalars
 from tests.processes import in_threads
 from tests.strategies import examples
@@ -310,7 +311,7 @@ def test_what_is_not_there_and_what_is_in_use_are_errors():
         append("no bytes")
     with pytest.raises(TypeError):
         ordered(None)
-    assert ordered(np.array([0])) == blocks.tfrecord.frame(b"one")
+    assert ordered(np.array([0])) == tfrecord.frame(b"one")
     for number, argument in ((0, b""), (2, []), (3, True)):
         again: list[Any] = []
         again += core.collector(lambda _, own=again, n=number, value=argument: own[n](value), 9)
@@ -324,7 +325,7 @@ def test_a_record_that_is_too_large_is_not_kept():
     append, sizes, ordered, _ = core.collector(bytes, 5)
     assert [append(size) for size in (3, 6, 5)] == [3, 6, 5]
     assert np.frombuffer(sizes(), "<u4").tolist() == [19, 21]
-    assert ordered(np.array([0, 1])) == blocks.tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
+    assert ordered(np.array([0, 1])) == tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
     for most in (-1, 2**31):
         with pytest.raises(ValueError, match="most is"):
             core.collector(bytes, most)

@@ -19,7 +19,7 @@ for _ in range(2):
     print(core is None, len(list(builder.as_dataset("train"))), file=sys.stdout)
 """
 GENERATE = """
-from beam_datasets.shuffle.blocks import BlockBuilder
+from beam_datasets.shuffle.block_builder import BlockBuilder
 for _ in range(2):
     builder = BlockBuilder("train", bytes, block_size=1)
     print(builder.add(1, b"a"), len(builder.flush().sent.payload))
