@@ -325,7 +325,7 @@ def test_a_record_that_is_too_large_is_not_kept():
     append, sizes, ordered, _ = core.collector(bytes, 5)
     assert [append(size) for size in (3, 6, 5)] == [3, 6, 5]
     assert np.frombuffer(sizes(), "<u4").tolist() == [19, 21]
-    assert ordered(np.array([0, 1])) == tfrecord.frame(bytes(3)) + blocks.tfrecord.frame(bytes(5))
+    assert ordered(np.array([0, 1])) == tfrecord.frame(bytes(3)) + tfrecord.frame(bytes(5))
     for most in (-1, 2**31):
         with pytest.raises(ValueError, match="most is"):
             core.collector(bytes, most)
