@@ -30,6 +30,7 @@ LAYERS = (
     ("execute",),
     ("adopting", "materializing"),
     ("exporting",),
+    ("engines",),
     ("beam",),
     ("builders", "jobs"),
     ("files", "tfds"),
@@ -50,7 +51,7 @@ TYPES = {("adapters", "reading"), ("beam", "builders"), ("options", "publishing"
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
-BEAM_AT_TOP = ("beam/",)
+BEAM_AT_TOP = ("beam/", "engines/")
 BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "files/", "intake/", "cli/", "builders.py")
 
 
@@ -139,7 +140,7 @@ def _wrong_package(path: str, package: str, item: Import) -> str:
         return ""
     if package in BEAM:
         allowed = BEAM_AT_TOP if item.at_top else BEAM_IN_FUNCTIONS
-        return "" if path.startswith(allowed) else "Beam belongs to beam/, files/, intake/ and functions of cli/"
+        return "" if path.startswith(allowed) else "Beam belongs to engines/, beam/, files/, intake/ and functions"
     return "an optional package is imported inside the function that needs it" if item.at_top else ""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import errors, features
-from beam_datasets.beam.failures import reason, tell_facts
+from beam_datasets.engines.failures import reason, tell_facts
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, FeatureValueError, InputError, PathNotFoundError
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key

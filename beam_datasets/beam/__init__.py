@@ -1,14 +1,11 @@
-"""The PTransforms, each imported when it is first used, so that a run imports only what it needs.
-
-This package imports Beam before its modules do, and silences what Beam logs when it is imported.
-"""
+"""The PTransforms, each imported when it is first used, so that a run imports only what it needs."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.extras import importing_beam
+import beam_datasets.engines  # noqa: F401  imports Beam, and silences what it logs then
 
 if TYPE_CHECKING:
     from beam_datasets.beam.export import Export as Export
@@ -27,10 +24,6 @@ _HOMES = {
     "WriteDataset": "write",
 }
 __all__ = list(_HOMES)
-
-
-with importing_beam():
-    importlib.import_module("apache_beam")
 
 
 def __getattr__(name: str) -> Any:

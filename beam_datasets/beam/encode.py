@@ -13,7 +13,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import storage
-from beam_datasets.beam.failures import SourceError, tell_facts
+from beam_datasets.engines.failures import SourceError, tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.publishing.checkpoints import Checkpoint, checksum, choose, load_checkpoints
@@ -25,7 +25,7 @@ from beam_datasets.sources.units import SourceUnits, named_units, pair_and_split
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from beam_datasets.beam.engine import Transport
+    from beam_datasets.engines.engine import Transport
     from beam_datasets.publishing.shard_files import WrittenShard
 
 SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished

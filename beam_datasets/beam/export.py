@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 
-from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import count_written
-from beam_datasets.beam.running import check_visible, run_pipeline
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.running import check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 from beam_datasets.options import EngineOptions
 

@@ -13,10 +13,10 @@ import apache_beam as beam
 import grpc
 
 from beam_datasets import storage
-from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import UnitReader
-from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.running import run_publishing
 from beam_datasets.features.image import with_image_checks
 from beam_datasets.options import BuildOptions
 from beam_datasets.publishing import compatibility, staged_inputs

@@ -15,10 +15,7 @@ from typing import Any, TypeAlias
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
-from beam_datasets.beam.engine import Transport
-from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     counted,
     max_bins,
@@ -26,6 +23,9 @@ from beam_datasets.beam.write import (
     reserve,
     write_blocks,
 )
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.engine import Transport
+from beam_datasets.engines.running import run_publishing
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, announce_job, check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare

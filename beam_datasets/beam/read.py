@@ -20,7 +20,7 @@ from apache_beam.transforms.core import RestrictionProvider
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
-from beam_datasets.beam import engine as engines
+from beam_datasets.engines import engine as engines
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.elements.transforms import Decode, Raw, Step

@@ -16,8 +16,8 @@ import apache_beam as beam
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
-from beam_datasets.beam import engine as engines
-from beam_datasets.beam.running import run_pipeline
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
 from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import Statistics

@@ -21,10 +21,10 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import catalog, storage
 from beam_datasets.beam import encode
-from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodePairs, EncodeUnits, UnitReader, in_window
-from beam_datasets.beam.engine import Transport
-from beam_datasets.beam.failures import tell_facts
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.engine import Transport
+from beam_datasets.engines.failures import tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo

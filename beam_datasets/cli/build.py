@@ -196,7 +196,7 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
         beam_options: options for Beam, such as '--runner=FlinkRunner'.
     """
     from beam_datasets.beam.generate import prepare
-    from beam_datasets.beam.running import check_servers
+    from beam_datasets.engines.running import check_servers
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
@@ -296,7 +296,7 @@ def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None
     Raises:
         UsageError: they cannot.
     """
-    from beam_datasets.beam.engine import check_code_is_shared
+    from beam_datasets.engines.engine import check_code_is_shared
 
     file = re.match(r".+\.py(?=[:/]|$)", parsed.dataset)
     if file:
@@ -383,8 +383,8 @@ def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) 
 
 def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
     """Returns an estimate of a run's resources, for people."""
-    from beam_datasets.beam.engine import unused_pipeline
     from beam_datasets.beam.generate import units_of
+    from beam_datasets.engines.engine import unused_pipeline
 
     with tempfile.TemporaryDirectory() as folder:  # where no published version says what the features are
         trial_builder = builder.elsewhere(folder)

@@ -52,7 +52,7 @@ def run(args: Sequence[str]) -> int:
 
     parsed, beam_options = parse_with_beam(COMMAND.parser(), args)
     with importing_beam():
-        from beam_datasets.beam.doctor import examine
+        from beam_datasets.engines.doctor import examine
     root_dir = catalog.root_dir(parsed.data_dir, parsed.storage_options)
     failures = warnings = 0
     with as_usage_errors("doctor"):

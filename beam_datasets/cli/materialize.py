@@ -158,7 +158,7 @@ def _job(parsed: argparse.Namespace, beam_options: Sequence[str]) -> Job:
     file = (parsed.filter or "").rpartition(":")[0]
     if file.endswith(".py"):
         if beam_options and not parsed.dry_run:
-            from beam_datasets.beam.engine import check_code_is_shared
+            from beam_datasets.engines.engine import check_code_is_shared
 
             check_code_is_shared(file, beam_options, shared_disk=parsed.shared_disk)
         make_importable(os.path.dirname(os.path.abspath(file)))

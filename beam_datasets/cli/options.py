@@ -540,8 +540,6 @@ def _beam_parser() -> argparse.ArgumentParser:
     with importing_beam():
         from apache_beam.options import pipeline_options
 
-    from beam_datasets.beam import engine  # noqa: F401  # has options of its own
-
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
             """Raises the error about an option of Beam, instead of exiting; see `argparse.ArgumentParser.error`.

@@ -8,7 +8,7 @@ import apache_beam as beam
 
 import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets.beam import generate, local_runner  # noqa: F401  # imported before the fork
+from beam_datasets.engines import local_runner
 
 
 class Slow(bd.DatasetBuilder, skip_registration=True):

@@ -23,9 +23,9 @@ from apache_beam.portability.api import (
 )
 from apache_beam.transforms.environments import ExternalEnvironment
 
-from beam_datasets.beam import checks, flink
-from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
-from beam_datasets.beam.worker_pool import WorkerPool
+from beam_datasets.engines import checks, flink
+from beam_datasets.engines.engine import check_paths_are_shared, choose_engine
+from beam_datasets.engines.worker_pool import WorkerPool
 from beam_datasets.options import EngineOptions
 from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
@@ -451,7 +451,7 @@ def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
 
 def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
     """The machine may have more cores than the affinity or the control group of a container allow."""
-    monkeypatch.setattr("beam_datasets.beam.engine.usable_cores", lambda: 3)
+    monkeypatch.setattr("beam_datasets.engines.engine.usable_cores", lambda: 3)
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     for asked, expected in ((None, 3), (0, 3), (5, 5)):
         engine = choose_engine(EngineOptions(None, num_workers=asked))

@@ -10,9 +10,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets import storage
-from beam_datasets.beam import checks, doctor, flink
-from beam_datasets.beam.engine import Engine
 from beam_datasets.cli.main import main
+from beam_datasets.engines import checks, doctor, flink
+from beam_datasets.engines.engine import Engine
 from beam_datasets.options import EngineOptions
 from tests.servers import free_port
 

@@ -15,8 +15,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
 from beam_datasets.beam import Export, Materialize, WriteDataset, write
-from beam_datasets.beam import engine as engines
-from beam_datasets.beam.engine import check_code_is_shared, choose_engine
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
 from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing.publication import Publication, announce
@@ -136,7 +136,7 @@ def test_the_options_that_were_given_stay_as_they_are():
 @pytest.mark.slow
 @pytest.mark.parametrize("module, may", [("json", True), ("obstore", False)])
 def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
-    code = f"import {module}; from beam_datasets.beam.local_runner import can_fork; print(can_fork())"
+    code = f"import {module}; from beam_datasets.engines.local_runner import can_fork; print(can_fork())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(may and sys.platform == "linux")]
 

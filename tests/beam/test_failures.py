@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets import errors
-from beam_datasets.beam.failures import SourceError, reason
+from beam_datasets.engines.failures import SourceError, reason
 from beam_datasets.errors import GenerationError
 from beam_datasets.sources.units import pair_of, what_raised
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from beam_datasets.beam import checks, flink, following
-from beam_datasets.beam.flink import Failure, JobStatus
+from beam_datasets.engines import checks, flink, following
+from beam_datasets.engines.flink import Failure, JobStatus
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import Run
 

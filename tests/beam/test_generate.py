@@ -12,8 +12,9 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets import storage
-from beam_datasets.beam import engine, generate, write
+from beam_datasets.beam import generate, write
 from beam_datasets.builders import DatasetBuilder
+from beam_datasets.engines import engine
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.shuffle.levels import MergeLimits

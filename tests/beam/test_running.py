@@ -10,8 +10,8 @@ import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from beam_datasets import errors
-from beam_datasets.beam import failures, running
-from beam_datasets.beam.flink import FlinkCluster
+from beam_datasets.engines import failures, running
+from beam_datasets.engines.flink import FlinkCluster
 from beam_datasets.errors import GenerationError
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import Run

@@ -9,9 +9,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_datasets.beam import spark
-from beam_datasets.beam.checks import EngineError
-from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
+from beam_datasets.engines import spark
+from beam_datasets.engines.checks import EngineError
+from beam_datasets.engines.engine import check_paths_are_shared, choose_engine
 from beam_datasets.options import EngineOptions
 
 JOBS = "--job_endpoint=localhost:8099"

@@ -12,13 +12,13 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.beam import checks, worker_logging, worker_pool
+from beam_datasets.engines import checks, worker_logging, worker_pool
 
 SECONDS = 60
 Severity = beam_fn_api_pb2.LogEntry.Severity
 TALK = """
 import logging, sys, time, warnings
-from beam_datasets.beam.worker_logging import send_logs
+from beam_datasets.engines.worker_logging import send_logs
 send_logs(sys.argv[1], "1-2", "rows-1-0-0-job", sys.argv[2])
 logging.getLogger("rows").info("logged %d", 5)
 logging.getLogger("apache_beam.runners").info("of Beam")

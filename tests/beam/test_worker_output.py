@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from beam_datasets.beam import local_runner, worker_output
-from beam_datasets.beam.worker_output import OutputReader, WorkerStream
+from beam_datasets.engines import local_runner, worker_output
+from beam_datasets.engines.worker_output import OutputReader, WorkerStream
 from beam_datasets.publishing.leftovers import find_leftovers
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import Run
@@ -146,7 +146,7 @@ def test_passwords_of_urls_are_neither_shown_nor_kept(tmp_path, capsys):
 def test_only_handlers_of_the_terminal_are_replaced(tmp_path):
     code = (
         "import io, logging, os, sys\n"
-        "from beam_datasets.beam.worker_output import redirect\n"
+        "from beam_datasets.engines.worker_output import redirect\n"
         "memory = io.StringIO()\n"
         "logging.basicConfig(handlers=[logging.StreamHandler(), logging.StreamHandler(memory)], force=True)\n"
         "file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"

@@ -17,7 +17,7 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, beam_runner_api_pb2, endpoints_pb2
 
-from beam_datasets.beam import worker_pool
+from beam_datasets.engines import worker_pool
 
 WORKER_SECONDS = 60
 

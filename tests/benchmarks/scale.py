@@ -23,8 +23,8 @@ import numpy as np
 
 import beam_datasets
 from beam_datasets import features
-from beam_datasets.beam.engine import INLINE_BLOCK_SIZE
 from beam_datasets.beam.write import MANY_SHARDS
+from beam_datasets.engines.engine import INLINE_BLOCK_SIZE
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest, ShardColumns

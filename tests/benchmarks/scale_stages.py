@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scale import PARTS, Scenario, _counts, _size
 
-from beam_datasets.beam.engine import SPILLED_BLOCK_SIZE
 from beam_datasets.beam.write import MANY_SHARDS
+from beam_datasets.engines.engine import SPILLED_BLOCK_SIZE
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle import histogram, plan
 from beam_datasets.shuffle.block_builder import MAX_GROWTH

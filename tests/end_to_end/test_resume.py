@@ -22,8 +22,8 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import storage
-from beam_datasets.beam import engine
 from beam_datasets.downloads import DownloadSettings
+from beam_datasets.engines import engine
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, ResumeError, StorageError
 from beam_datasets.publishing import phases, shard_files
 from beam_datasets.publishing.fingerprints import fingerprint

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import storage
-from beam_datasets.beam import engine as engines
 from beam_datasets.beam import write
+from beam_datasets.engines import engine as engines
 from beam_datasets.metadata.shards import choose_num_shards
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle import plan, routing

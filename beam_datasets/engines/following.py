@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 
 from beam_datasets import storage
-from beam_datasets.beam.checks import EngineError
-from beam_datasets.beam.flink import Failure, JobStatus
 from beam_datasets.display import progress
+from beam_datasets.engines.checks import EngineError
+from beam_datasets.engines.flink import Failure, JobStatus
 from beam_datasets.errors import StorageError
 from beam_datasets.publishing.progress import PROGRESS_FILE, Progress, measure
 from beam_datasets.publishing.runs import Run

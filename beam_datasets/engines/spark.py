@@ -8,7 +8,7 @@ import grpc
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SparkRunnerOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
+from beam_datasets.engines.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
 
 CACHE_MILLIS = 10_000  # for which a worker waits for the job's next stage
 

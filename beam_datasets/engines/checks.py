@@ -32,7 +32,7 @@ from apache_beam.portability.api import (
 from apache_beam.transforms.environments import ExternalEnvironment
 
 from beam_datasets._version import __version__
-from beam_datasets.beam.failures import reason
+from beam_datasets.engines.failures import reason
 from beam_datasets.errors import BeamDatasetsError
 
 _STAGE = "check"  # id and name of a stage without elements

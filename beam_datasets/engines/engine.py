@@ -27,9 +27,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
-from beam_datasets.beam import flink, local_runner, spark
-from beam_datasets.beam.checks import HERE, EngineError, pool_of, runner_of, short_name
-from beam_datasets.beam.flink import cluster_of
+from beam_datasets.engines import flink, local_runner, spark
+from beam_datasets.engines.checks import HERE, EngineError, pool_of, runner_of, short_name
+from beam_datasets.engines.flink import cluster_of
 from beam_datasets.errors import (
     StoreOptionsError,
     did_you_mean,

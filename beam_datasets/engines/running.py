@@ -23,12 +23,12 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog, storage
-from beam_datasets.beam import checks, failures, local_runner, spark
-from beam_datasets.beam import engine as engines
-from beam_datasets.beam.checks import EngineError
-from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
-from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
-from beam_datasets.beam.following import Follower
+from beam_datasets.engines import checks, failures, local_runner, spark
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.checks import EngineError
+from beam_datasets.engines.failures import WorkerDiedError, interrupted, reason
+from beam_datasets.engines.flink import FlinkCluster, JobStatus, await_slots, cluster_of
+from beam_datasets.engines.following import Follower
 from beam_datasets.errors import BeamDatasetsError, GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.publishing import phases, runs, staging_checks
 from beam_datasets.publishing.progress import Progress, call_every, watch

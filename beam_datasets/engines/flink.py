@@ -16,8 +16,8 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
-from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
-from beam_datasets.beam.failures import reason
+from beam_datasets.engines.checks import CONNECT_SECONDS, HERE, EngineError, runner_of, translate_log_level
+from beam_datasets.engines.failures import reason
 
 CACHE_MILLIS = 10_000  # how long a worker waits for the next stage of its job
 # After a restart, Beam's runner uses the workers that it has cached, also a dead one, and the restart fails. So a

@@ -22,9 +22,9 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
 from beam_datasets import storage
-from beam_datasets.beam import checks, flink
-from beam_datasets.beam import engine as engines
-from beam_datasets.beam.running import check_servers, run_pipeline
+from beam_datasets.engines import checks, flink
+from beam_datasets.engines import engine as engines
+from beam_datasets.engines.running import check_servers, run_pipeline
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing.owners import IN_PROCESS, Owner

@@ -34,9 +34,9 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
-from beam_datasets.beam.failures import StalledError, WorkerDiedError
-from beam_datasets.beam.worker_output import OutputReader, redirect
-from beam_datasets.beam.worker_pool import work
+from beam_datasets.engines.failures import StalledError, WorkerDiedError
+from beam_datasets.engines.worker_output import OutputReader, redirect
+from beam_datasets.engines.worker_pool import work
 from beam_datasets.extras import Self
 
 # Modules with threads, which do not survive a fork.

@@ -1,0 +1,230 @@
+"""Starts Python workers for a runner's task managers: a worker pool on the machine of each of them.
+
+    python -m beam_datasets.beam.worker_pool --port 50000
+
+The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
+worker pool in four ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
+the command `python`; they are forked from a process that has imported Beam and this package, which would take seconds;
+and a runner gets its answer when the worker has connected to it, or has ended before, for which Flink's would wait for
+ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent import futures
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from beam_datasets.engines.checks import JOB, LOG_LEVEL, VERSIONS, version_problem, versions
+from beam_datasets.engines.failures import ENDED_EARLY
+from beam_datasets.engines.worker_logging import send_logs
+from beam_datasets.engines.worker_output import WorkerStream
+from beam_datasets.frames import is_authors
+
+HOST = "127.0.0.1"
+PRELOADED = ["beam_datasets.engines.harness"]
+DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
+STOP_SECONDS = 5
+MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """The service that starts and stops worker processes, one for each request."""
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOADED)
+        self._workers: dict[tuple[str, str], ForkServerProcess] = {}
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        """Starts a worker process, and waits until it has connected to the runner.
+
+        Args:
+            request: the `StartWorkerRequest` of Beam's Fn API.
+            context: the `ServicerContext` of gRPC.
+
+        Returns:
+            A `StartWorkerResponse`; its `error` is set if the worker cannot be started, or has ended before it has
+            connected, or if this process has other versions than the launcher.
+        """
+        _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
+        if problem := version_problem(request.params.get(VERSIONS, "")):
+            _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
+            return beam_fn_api_pb2.StartWorkerResponse(error=problem)
+        endpoints = request.control_endpoint.url, request.worker_id, request.logging_endpoint.url
+        news, writer = self._context.Pipe(duplex=False)
+        worker = self._context.Process(
+            # Not a daemon, so that the author's code may start processes of its own.
+            target=work,
+            args=(*endpoints, dict(request.params), writer),
+            name=request.worker_id,
+            daemon=False,
+        )
+        try:
+            with writer:
+                worker.start()
+        except (OSError, EOFError) as error:  # the process that forks may have been killed
+            news.close()
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
+        key = context.peer(), request.worker_id  # two task managers may choose the same name
+        self._workers[key] = worker
+        threading.Thread(target=self._await_end, args=(key, worker), daemon=True).start()
+        with news:
+            if _has_connected(news):
+                return beam_fn_api_pb2.StartWorkerResponse()
+        return beam_fn_api_pb2.StartWorkerResponse(error=f"{ENDED_EARLY}: {request.worker_id} (pid {worker.pid})")
+
+    def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
+        """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.
+
+        The runner may close the connection, or request the end on another connection. Only this thread reads the exit
+        code, because it can be read only once.
+        """
+        wait([worker.sentinel])
+        self._workers.pop(key, None)
+        if worker.exitcode not in (0, -signal.SIGTERM):
+            _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, _cause(worker.exitcode or 0))
+
+    def close(self) -> None:
+        """Ends all workers."""
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            _stop_worker(worker)
+        self._workers.clear()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        """Ends a worker at the request of the runner; does nothing for an unknown worker.
+
+        Args:
+            request: the `StopWorkerRequest` of Beam's Fn API.
+            context: the `ServicerContext` of gRPC, whose peer started the worker.
+        """
+        worker = self._workers.pop((context.peer(), request.worker_id), None)
+        if worker is not None:  # otherwise it ends when the runner closes the connection
+            _stop_worker(worker)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+
+def _has_connected(news: Connection) -> bool:
+    """Returns whether a worker reports that it has connected to the runner; False if it has ended before."""
+    try:
+        return bool(news.recv())
+    except EOFError:
+        return False
+
+
+def _cause(exit_code: int) -> str:
+    """Returns a description of an exit code; a negative one stands for a signal.
+
+    >>> _cause(3), _cause(-15)
+    ('exit code 3', 'signal 15 (SIGTERM)')
+    """
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    cause = f"signal {-exit_code} ({signal.Signals(-exit_code).name})"
+    return cause + (", as the system does when memory is short" if exit_code == -signal.SIGKILL else "")
+
+
+def _stop_worker(worker: ForkServerProcess) -> None:
+    """Terminates a worker process, kills it if it has not ended after `STOP_SECONDS`, and waits for its end."""
+    worker.terminate()
+    if not wait([worker.sentinel], STOP_SECONDS):
+        worker.kill()
+        wait([worker.sentinel])
+
+
+def work(
+    control: str,
+    worker_id: str,
+    logs: str = "",
+    params: Mapping[str, str] | None = None,
+    connected: Connection | None = None,
+) -> None:
+    """Works for the runner at this address until it ends the connection, or the channel of its data breaks.
+
+    Args:
+        control: address of the runner's control service.
+        worker_id: id of this worker.
+        logs: address of the runner's logging service; '' for none.
+        params: parameters of the request; see `checks.send_parameters`.
+        connected: gets True when the runner's control service has accepted a connection.
+    """
+    from beam_datasets.engines.harness import Harness
+
+    parameters = params or {}
+    send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
+    _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
+    threading.excepthook = _end_without_data
+    harness = Harness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1)
+    if connected is not None:
+        with connected:
+            connected.send(True)
+    harness.run()
+
+
+def _end_without_data(exception: threading.ExceptHookArgs) -> None:
+    """Ends the worker if its data connection breaks, so that the runner does not wait for it for ever."""
+    if isinstance(sys.stderr, WorkerStream):
+        lines = traceback.format_exception(exception.exc_type, exception.exc_value, exception.exc_traceback)
+        files = [frame.filename for frame in traceback.extract_tb(exception.exc_traceback)]
+        sys.stderr.write_lines("".join(lines).splitlines(), by_beam=not any(map(is_authors, files)))
+    else:
+        threading.__excepthook__(exception)
+    if exception.thread is not None and exception.thread.name in DATA_THREADS:
+        os._exit(1)
+
+
+def serve(port: int) -> tuple[grpc.Server, int, WorkerPool]:
+    """Starts the service on this machine's loopback address, and returns (server, its port, pool).
+
+    Args:
+        port: the port; 0 for any free one.
+    """
+    server = grpc.server(futures.ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="pool"))
+    pool = WorkerPool()
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    bound = server.add_insecure_port(f"{HOST}:{port}")
+    server.start()
+    return server, bound, pool
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program until it is ended; its workers end with it."""
+    parser = argparse.ArgumentParser(
+        "python -m beam_datasets.beam.worker_pool", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--port", type=int, default=50000, help="of this machine's loopback address; default 50000")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)  # Beam's import has logged
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server, port, pool = serve(arguments.port)
+    print(f"Workers can be had at {HOST}:{port}", flush=True)
+    try:
+        server.wait_for_termination()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        pool.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
