@@ -77,7 +77,7 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
         DatasetNotFoundError: there are arguments, and no builder that could take them.
     """
     builder: Any = _registered.get(name)
-    if builder is None and kwargs:
+    if kwargs and (builder is None or _is_of_files(builder)):
         arguments = {"name": name, **kwargs}
         hints = (instead_of_argument("builder_kwargs", argument, arguments) for argument in kwargs)
         advice = instead_of_format("builder", name) or next(filter(None, hints), "")
@@ -88,10 +88,15 @@ def code_of(name: str, kwargs: Mapping[str, Any]) -> BuilderClass | None:
     return None if builder is not None and not kwargs and _needs_arguments(builder) else builder
 
 
+def _is_of_files(builder: BuilderClass) -> bool:
+    """Returns whether a builder class is one of this package's for files, such as `Csv`, which are called directly."""
+    return builder.__module__.startswith(f"{__package__}.files.")
+
+
 @functools.lru_cache(maxsize=1000)
 def _needs_arguments(builder: BuilderClass) -> bool:
     """Returns whether a builder class cannot be instantiated without arguments of its own."""
-    if builder.__module__.startswith(f"{__package__}.files."):
+    if _is_of_files(builder):
         return True  # it reads the files that its arguments name
     try:
         inspect.signature(builder).bind(data_dir=None, config=None, version=None)

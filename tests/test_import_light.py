@@ -30,7 +30,7 @@ HEAVY = (
 )
 
 
-NEED_BEAM = ("beam_datasets.beam", "beam_datasets.testing")
+NEED_BEAM = ("beam_datasets.beam", "beam_datasets.engines", "beam_datasets.testing")
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -27,6 +27,7 @@ INFO = Command(
         *DATASET,
         Flag("--json", "print the result as JSON"),
     ),
+    example="NAME --data_dir DIR",
 )
 LIST = Command(
     "list",

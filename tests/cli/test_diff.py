@@ -58,7 +58,7 @@ train, removed
     - id: 3
     - label: 0 (cat)
     - parts.name: []
-    - parts/size: []
+    - parts.size: []
     - text: 'pet 3'
 
 train, added
@@ -67,7 +67,7 @@ train, added
     + id: 20
     + label: 2 (owl)
     + parts.name: ['part 0', 'part 1']
-    + parts/size: [0, 1]
+    + parts.size: [0, 1]
     + text: 'pet 20'
 
 MAJOR  split 'train': 1 changed, 1 removed, 1 added, of 20 examples

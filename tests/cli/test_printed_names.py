@@ -67,9 +67,9 @@ def test_published_columns_are_not_said_to_become_text(orders, run, caplog):
     (orders / "more.csv").write_text("id,code,ok\n" + "".join(f"{i},{i},true\n" for i in range(10, 17)) + "20,x,true\n")
     code, out, _ = run("append", "rows", *CSV)
     assert (code, "Published in" in out) == (0, True)
-    assert "becomes text" not in caplog.text
-    assert run("build", "csv", "--name", "others", "--pattern", "more.csv")[0] == 0
-    assert "column 'code' becomes text" in caplog.text
+    assert "'code'" not in caplog.text
+    code, _, err = run("build", "csv", "--name", "others", "--pattern", "more.csv")
+    assert (code, "--feature code=string" in err) == (1, True)
 
 
 def test_split_is_checked_if_nothing_is_new(orders, run):

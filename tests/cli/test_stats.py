@@ -101,9 +101,10 @@ def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
 
 
 def test_one_process_computes_without_beam(copy, run, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("beam_datasets.beam")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(bd, "beam", raising=False)
+    for package in ("beam", "engines"):
+        for name in [name for name in sys.modules if name.startswith(f"beam_datasets.{package}")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(bd, package, raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     """Without a runner or workers, `stats` needs no pipeline: one process computes it."""
     code, out, err = run("stats", copy, "--json", "--again")

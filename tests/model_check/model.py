@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import crc32c
@@ -44,6 +43,7 @@ from beam_datasets.publishing import (
     staging_checks,
     store_commit,
 )
+from beam_datasets.publishing.content import ContentCounts
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.storage import objects, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
@@ -383,7 +383,7 @@ class Run:
     @property
     def plan(self) -> Any:
         """What was planned."""
-        return SimpleNamespace(splits=[Split(self.num_shards)])
+        return ContentCounts([Split(self.num_shards)])
 
     def start(self) -> Actor:
         """Starts the launcher."""
