@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)  # Beam's import has logged
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server, port, pool = serve(arguments.port)
-    print(f"Workers can be had at {HOST}:{port}", flush=True)
+    print(f"Worker pool listening on {HOST}:{port}", flush=True)
     try:
         server.wait_for_termination()
     except KeyboardInterrupt:

@@ -32,7 +32,7 @@ def pool() -> Iterator[tuple[subprocess.Popen[str], int]]:
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
-        assert told.startswith("Workers can be had at 127.0.0.1:"), told
+        assert told.startswith("Worker pool listening on 127.0.0.1:"), told
         yield process, int(told.rpartition(":")[2])
     finally:
         process.kill()

@@ -2,24 +2,37 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.cli.main import main
 
 CSV = ["--from", "csv", "--pattern", "*.csv"]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A directory with files of nested rows and of CSV rows, and a dataset of each in `data`; tests copy it."""
+    folder = tmp_path_factory.mktemp("built")
+    rows = [{"id": i, "paid": i % 2 == 0, "product": {"title": f"p{i}", "used": i < 2}} for i in range(4)]
+    (folder / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "rows.csv").write_text("id,code,ok\n1,a,true\n2,b,false\n3,c,true\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for kind, name, pattern in (("jsonl", "orders", "orders.jsonl"), ("csv", "rows", "*.csv")):
+            args = ["build", kind, "--name", name, "--pattern", pattern, "--key", "id", "--data_dir", "data"]
+            assert main([*args, "--quiet"]) == 0
+    return folder
+
+
 @pytest.fixture
-def orders(tmp_path, monkeypatch, run):
-    """The current directory, with a dataset of nested rows and one of CSV rows in `data`."""
+def orders(built, tmp_path, monkeypatch):
+    """The current directory: a copy of `built`, whose `data` is the root of the datasets."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", "data")
-    rows = [{"id": i, "paid": i % 2 == 0, "product": {"title": f"p{i}", "used": i < 2}} for i in range(4)]
-    (tmp_path / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "rows.csv").write_text("id,code,ok\n1,a,true\n2,b,false\n3,c,true\n")
-    assert run("build", "jsonl", "--name", "orders", "--pattern", "orders.jsonl", "--key", "id")[0] == 0
-    assert run("build", "csv", "--name", "rows", "--pattern", "*.csv", "--key", "id")[0] == 0
     return tmp_path
 
 
