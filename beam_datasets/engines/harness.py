@@ -17,13 +17,17 @@ class Harness(SdkHarness):
 
     Beam opens the connection for elements once it has unpickled the code of a stage. Its Java runners wait three
     minutes for that connection before they look at the worker's error, such as a package that is not installed. So a
-    worker whose stage has failed opens the connection before it reports the error.
+    worker whose stage has failed opens the connection before it reports the error. A version of Beam whose workers are
+    made in another way executes its own, with which such an error is reported late.
     """
 
     def create_worker(self) -> SdkWorker:
         """Returns the object that executes an instruction; see `SdkHarness`."""
         worker = super().create_worker()
-        return _ConnectingWorker(worker.bundle_processor_cache, worker.profiler_factory)
+        try:
+            return _ConnectingWorker(worker.bundle_processor_cache, worker.profiler_factory)
+        except (AttributeError, TypeError):
+            return worker
 
 
 class _ConnectingWorker(SdkWorker):
