@@ -451,11 +451,13 @@ class DatasetBuilder:
         """Returns {split: source} if one worker would read each source: an iterable or a single unit; else None."""
         if "pipeline" in inspect.signature(self._split_generators).parameters:
             return None
-        from beam_datasets.sources.units import SourceUnits, iterated
+        from beam_datasets.sources.units import SourceUnits, iterate_examples
 
         sources = self.split_generators(None)
         unit_sources = {
-            split: SourceUnits([source], functools.partial(iterated, split, self)) if _is_iterated(source) else source
+            split: SourceUnits([source], functools.partial(iterate_examples, split, self))
+            if _is_iterated(source)
+            else source
             for split, source in sources.items()
         }
         by_one_worker = all(
@@ -873,10 +875,10 @@ def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> 
         keeps: split -> `keep` of its source, for the splits that are read together.
         count: maximum number of pairs.
     """
-    from beam_datasets.sources.units import pair_and_splits
+    from beam_datasets.sources.units import unpack_with_splits
 
     items = itertools.chain.from_iterable(map(source.read, source.units))
-    pairs = (pair_and_splits(item, keeps) for item in items)
+    pairs = (unpack_with_splits(item, keeps) for item in items)
     return itertools.islice((pair for pair, splits in pairs if split in splits), count)
 
 

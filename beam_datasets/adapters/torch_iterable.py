@@ -206,7 +206,7 @@ class Divided:
         self._passes.detach_from_parent()
         worker, num_workers, base_seed = torch_workers.get_worker()
         ranks = self.ranks
-        if worker == 0 and self._passes.announce():
+        if worker == 0 and self._passes.claim_announcement():
             LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)
             warn_of_lightning(self._dataset, self._fit_loop)

@@ -91,8 +91,8 @@ class Passes:
         """Makes all further passes read the pass `number`, also in persistent workers."""
         self.integers[_SET_EPOCH] = number
 
-    def announce(self) -> bool:
-        """Returns True at the first call in any process that shares the integers, and False later."""
+    def claim_announcement(self) -> bool:
+        """Returns True only for the first call among all processes that share the integers: ranks are logged once."""
         is_first = not self.integers[_RANKS_LOGGED]
         self.integers[_RANKS_LOGGED] = 1
         return is_first

@@ -20,7 +20,13 @@ from beam_datasets.publishing.checkpoints import Checkpoint, checksum, choose, l
 from beam_datasets.publishing.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS, reported
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import Block, SpilledBlocks, histogram_of
-from beam_datasets.sources.units import SourceUnits, named_units, pair_and_splits, pair_of, what_raised
+from beam_datasets.sources.units import (
+    SourceUnits,
+    describe_source_error,
+    named_units,
+    unpack_example,
+    unpack_with_splits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -143,7 +149,7 @@ class EncodePairs(beam.DoFn):
         Raises:
             BeamDatasetsError: the element is not a pair, or the example cannot be encoded.
         """
-        key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
+        key, example = element if type(element) is tuple and len(element) == 2 else unpack_example(element, self._split)
         try:
             return self._encoder.add(key, example)
         except BeamDatasetsError as error:
@@ -361,12 +367,12 @@ class _EncodeUnits(beam.DoFn):
         try:
             for item in reader.read(unit):
                 count += 1
-                yield pair_and_splits(item, reader.splits)
+                yield unpack_with_splits(item, reader.splits)
         except Exception as error:
             if item is None or isinstance(error, BeamDatasetsError):
                 raise  # errors of this package name the example
             unit_name = name.removeprefix(f"{reader.label}: ") if len(reader.units) > 1 else ""
-            raised, after = what_raised(error, item[0], count, reader.label, unit_name)
+            raised, after = describe_source_error(error, item[0], count, reader.label, unit_name)
             raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
 
     def finish_bundle(self) -> Iterator[Any]:

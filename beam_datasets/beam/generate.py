@@ -26,7 +26,7 @@ from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.resume import Resumable, command_to_resume, find_attempts
 from beam_datasets.publishing.spill_dirs import choose_spill_dir
 from beam_datasets.publishing.staged_shards import ShardRecords
-from beam_datasets.sources.units import SourceUnits, check_iterable, iterated, read_together
+from beam_datasets.sources.units import SourceUnits, check_iterable, iterate_examples, read_together
 
 if TYPE_CHECKING:
     from apache_beam.runners.runner import PipelineResult
@@ -179,7 +179,7 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
 
     The unit, the last argument, is not used.
     """
-    yield from iterated(split, builder, builder.split_generators(engines.unused_pipeline())[split])
+    yield from iterate_examples(split, builder, builder.split_generators(engines.unused_pipeline())[split])
 
 
 def _read_counters(result: PipelineResult) -> dict[str, Any]:

@@ -311,9 +311,11 @@ def write_blocks(
 def _route_blocks(
     blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, transport: Transport
 ) -> tuple[beam.PCollection, Any]:
-    """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
+    """Merges the blocks in the levels of the plan, and cuts them for the groups.
 
-    Returns beside it what the processes that merge have read and written, as a side input; () without levels.
+    Returns:
+        (PCollection of (number of a group, blocks of its records), I/O counts of the merge tasks as a side input; ()
+        without levels).
     """
     groups, runs = tuple[int, Any], tuple[tuple[str, int], Any]
     max_levels = transport.merge_limits.max_levels
@@ -378,7 +380,7 @@ def publish_shards(
 
 
 def max_bins(sharding: ShardingOptions, transport: Transport) -> int:
-    """Returns the maximum number of bins: more for many shards, and where they may become many."""
+    """Returns the maximum number of bins of a histogram; many machines are given those of `MANY_SHARDS` shards."""
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if transport.many_machines else 0))
 
 
@@ -518,7 +520,10 @@ class _Route(beam.DoFn):
         self._collector = BlockCollector(self._spill_dir or "")
 
     def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:
-        """Yields (group, blocks) of an inline block, or of the collected spilled blocks when they are enough."""
+        """Yields (group, block), and ((split, task), block) tagged `_RUNS`.
+
+        Inline blocks are yielded at once, spilled ones when enough of them are collected; see `BlockCollector`.
+        """
         for block in blocks.load():
             yield from map(_tag_runs, self._collector.send(_route(block, plan, self._level)))
 
@@ -540,7 +545,7 @@ class _Merge(_Route):
         return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields also what this process has done since it last counted."""
+        """Also yields the storage requests of this process since the last count, tagged `_DONE`."""
         yield from super().finish_bundle()
         yield in_window(beam.pvalue.TaggedOutput(_DONE, encode.count_requests()))
 
@@ -601,7 +606,7 @@ def _join(
 
 
 def counted(shard: shard_files.WrittenShard) -> shard_files.WrittenShard:
-    """Adds what this process has done since it last counted to the shard."""
+    """Returns the shard with the storage requests of this process since the last count added to its own."""
     return dataclasses.replace(shard, requests=storage.sum_requests([shard.requests, encode.count_requests()]))
 
 

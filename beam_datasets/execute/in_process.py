@@ -24,7 +24,7 @@ from beam_datasets.shuffle.block_builder import NOT_UTF8, BlockBuilder, NewBlock
 from beam_datasets.shuffle.blocks import AnyBlock, BlockCollector, histogram_of
 from beam_datasets.shuffle.histogram import Histogram
 from beam_datasets.shuffle.plan import Plan
-from beam_datasets.sources.units import SourceUnits, pair_and_splits, read_together, what_raised
+from beam_datasets.sources.units import SourceUnits, describe_source_error, read_together, unpack_with_splits
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
@@ -94,7 +94,7 @@ def _encode(
         key, count = None, 0
         try:
             for item in itertools.chain.from_iterable(map(source.read, source.units)):
-                (key, example), belongs_to = pair_and_splits(item, keeps)
+                (key, example), belongs_to = unpack_with_splits(item, keeps)
                 count += 1
                 for split in belongs_to:
                     if builders[split].add(key, example):
@@ -106,7 +106,7 @@ def _encode(
             raise InvalidKeyError(NOT_UTF8) from None
         except (Exception, SystemExit) as error:  # sys.exit(0) must not pass for a success
             label = ", ".join(splits)
-            message, key_note = what_raised(error, key, count, label)
+            message, key_note = describe_source_error(error, key, count, label)
             details = [f"in the source of {label!r}", *([key_note] if count else [])]
             raise GenerationError(message + frames.format_location(details, frames.of(error))) from error
 

@@ -41,7 +41,7 @@ class Signature(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The format as an object of a sentence: `an image (PNG)`, `a zip archive`."""
+        """The format as a noun phrase: `an image (PNG)` with `advice`, otherwise `name`: `GIF`, `a zip archive`."""
         return f"an image ({self.name})" if self.kind == IMAGE and self.advice else self.name
 
 

@@ -34,7 +34,7 @@ from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing.record_text import show
 from beam_datasets.publishing.shard_files import Destination, WrittenShard, write_chunks
-from beam_datasets.publishing.staged_files import take
+from beam_datasets.publishing.staged_files import link_or_copy
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.shuffle.blocks import key_array, sort_order
@@ -443,7 +443,7 @@ class MergedSplit:
         path = destination.path(self.split, shard, self.num_shards)
         if published := self.shared.get(shard):
             for suffix in ("", INDEX_SUFFIX):
-                take(published.path + suffix, path + suffix)
+                link_or_copy(published.path + suffix, path + suffix)
             return replace(published, path=path)
         first, stop = self.borders[shard : shard + 2]
         ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())

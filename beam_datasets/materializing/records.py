@@ -133,8 +133,9 @@ class RecordRanges:
         sorted_numbers = sorted(numbers)
         if sorted_numbers != list(range(len(self))):
             raise LostExamplesError(
-                f"{len(sorted_numbers)} ranges of the source were read, {len(self)} were planned. The engine lost or "
-                "doubled some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
+                f"{len(sorted_numbers)} ranges of the source were read, {len(self)} were planned. The engine lost "
+                "or duplicated some; nothing was published. Run it again, but not with "
+                "direct_running_mode=multi_threading."
             )
 
 

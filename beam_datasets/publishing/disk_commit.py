@@ -17,7 +17,9 @@ from beam_datasets.publishing.staged_files import StagedFile
 
 
 def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
-    """Takes the staging directory, moves its files into a new directory, checks that, and gives it the final name.
+    """Moves the staged files into a new directory, checks their sizes, and renames it to `run.target`.
+
+    After an error, the staging directory has its name and its files again.
 
     Another attempt cannot write between the check and the last rename: under the name of the staging directory `gc`
     could remove it and the attempt make it anew, and in the directory itself one may just be creating a file.
@@ -32,7 +34,7 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     remove_extra_files(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
-        # The manifest goes last: with it, `gc` would take what a killed process leaves for a result that was kept.
+        # The manifest is moved last: a directory with one is a complete result for `gc`, which keeps it.
         storage.move_files(taken, new_dir, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
         moved_sizes = storage.file_sizes(new_dir)
         wrong = [
@@ -58,7 +60,9 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
 
 @contextlib.contextmanager
 def beside(target: str) -> Iterator[str]:
-    """Provides a directory beside a version on a local disk, which `gc` finds if the process dies; removes it.
+    """Context manager: makes a directory beside a version on a local disk, yields its path, and removes it.
+
+    It has an owner.json, so `gc` can remove it if the process dies.
 
     Raises:
         StorageError: the version is on an object store.
@@ -92,7 +96,7 @@ def replace_published(complete_dir: str, target: str) -> None:
 
 
 def remove_extra_files(directory: str, wanted: set[str]) -> None:
-    """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
+    """Removes all entries of a directory but the wanted ones, such as spilled blocks and files of killed attempts."""
     for name in storage.list_dir(directory):
         if name not in wanted:
             path = storage.join(directory, name)

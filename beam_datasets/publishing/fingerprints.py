@@ -47,7 +47,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
     The names are `beam_datasets`, `python`, `library <name>` (versions), `features`, `code of <module>` (digests),
     `disable_shuffling`, and `argument <name>` of the builder (texts of their values; of one such as `api_token`, and of
     an entry such as `{"api_token": ...}`, only a digest, because resume.json stays on the disk if the run is killed).
-    Paths are left out.
+    The directories of data and downloads, the requested version and cached properties are left out.
     """
     # Where files are does not decide what is in them, nor does the way in which the version was asked for.
     excluded_names = {"_root", "_downloads", "_download_root", "download_size", "requested_version"}

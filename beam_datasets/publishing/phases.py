@@ -81,9 +81,10 @@ def reserve(run: Run) -> None:
 def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
     """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
-    Nothing is removed if finished units are kept for `--resume` (see `resume.keeps_units`), if the engine has not
-    confirmed that the job ended (JobStateUnknownError), if the run has decided to publish and only the last steps
-    failed, and if the result is kept to be published under another number.
+    The staging and spill directories are kept if finished units are kept for `--resume` (see `resume.keeps_units`; only
+    owner.json is removed), if the engine has not confirmed that the job ended (JobStateUnknownError), and if the run
+    has decided to publish and only the last steps failed. If the result is kept to be published under another number
+    (ResultKeptError), only the complete version is kept.
 
     Args:
         run: the run.
@@ -293,7 +294,11 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
 
 
 def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
-    """Returns a directory that holds the complete version, unpublished, and on a disk owner.json of the active run."""
+    """Makes the complete, unpublished version, and returns its directory.
+
+    On a disk it is the staging directory, from which all other files are removed; on an object store the files are
+    copied to `result` in it.
+    """
     root = publication.staging_dir
     if not publication.is_remote:
         remove_extra_files(root, {OWNER_FILE, *(file.name for file in files)})

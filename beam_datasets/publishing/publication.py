@@ -22,14 +22,14 @@ from beam_datasets.publishing.staged_shards import ShardRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication(Run):
-    """A run that publishes a version: all that is known before its examples are.
+    """A run that publishes a version, with everything that is known before its examples are generated.
 
     Attributes:
         info: the content of dataset_info.json, without the splits.
         builder: module and class of the builder, for the manifest.
         options: options that decide the bytes, for the manifest.
         source: origin of a materialized dataset; None for a generated one.
-        check_against: directory of a published version, to whose readers this one must keep what its number promises.
+        check_against: directory of a published version with which this one must be as compatible as its number says.
         notes: remarks for readers, for run.json.
         left_out: bad rows that builds of the sources left out, for run.json; see `add_left_out`.
         attempts: failed runs of which this one reuses what they had finished.
@@ -79,7 +79,7 @@ def announce(
         runner: name of the runner.
         builder: module and class of the builder, as 'module:Class'.
         source: origin of a materialized dataset.
-        check_against: see `Publication`. What can be known before the examples are is checked here.
+        check_against: see `Publication`. Features and description are compared here, examples in `phases.decide`.
         notes: see `Publication`.
 
     Raises:

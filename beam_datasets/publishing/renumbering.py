@@ -51,7 +51,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
         folder = staged_files.new_dir(publication.staging_dir)
         for shard in shards:
             for name in (shard.path, f"{shard.path}.index"):
-                staged_files.take(storage.join(result, name), storage.join(folder, name))
+                staged_files.link_or_copy(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
         counts = [SplitCounts(split, c.num_shards, sum(c.num_examples)) for split, c in columns.items()]
         directory = publish(replace(publication, inputs_of=result), ContentCounts(counts), staged)

@@ -96,9 +96,9 @@ def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tu
     """Returns the earlier runs whose finished units may be used, and `resumable` with the fingerprints that it accepts.
 
     Args:
-        resumable: units of the run that is about to start.
+        resumable: content of resume.json of the run that is about to start.
         run: the run that is about to start. Directories of earlier runs are beside its own.
-        resume: 'changed' accepts units of a builder that has changed since.
+        resume: 'changed' accepts units of a builder that has changed since; with True they are a ResumeError.
 
     Raises:
         ResumeError: the builder has changed, or a run of this machine is still active.
@@ -147,7 +147,7 @@ def _describe_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterato
 
 
 def keeps_units(run: runs.Run, spill_dir: str) -> bool:
-    """Returns whether the finished units of a run that has failed are to be kept."""
+    """Returns whether a failed run has finished units, and ran for `KEEP_SECONDS` or was started with `--resume`."""
     resumable = Resumable.load(spill_dir)
     if resumable is None or not has_units(spill_dir):
         return False

@@ -87,7 +87,7 @@ class Run:
 
     @property
     def worker_log(self) -> str:
-        """File for the output of the worker processes of a local run while it runs: not on the disk that it fills."""
+        """Path in the directory for temporary files: output of local worker processes while the run is active."""
         return storage.join(tempfile.gettempdir(), f"beam_datasets-workers-{self.job}.log")
 
     @property
@@ -170,7 +170,7 @@ def utc(seconds: float) -> str:
 
 
 def already_published(name: str, target: str) -> AlreadyPublishedError:
-    """Returns the error that a dataset is published; it names the run that did so, if that is recorded."""
+    """Returns the error that dataset `name` is published in `target`, with the run that did so if recorded."""
     by = ""
     with contextlib.suppress(StorageError, ValueError, KeyError, TypeError):
         report = json.loads(storage.read_bytes(storage.join(target, RUN_FILE)))
@@ -198,7 +198,7 @@ def has_units(spill_dir: str) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Returns the names in a directory; none if it cannot be listed, because it was deleted in the meantime, say."""
+    """Returns the names in a directory; [] if it cannot be listed, such as after its deletion."""
     try:
         return storage.list_dir(directory)
     except StorageError:
@@ -206,7 +206,7 @@ def names_in(directory: str) -> list[str]:
 
 
 def is_complete(target: str) -> bool:
-    """Returns whether a run has made a directory visible: as a dataset, or as an export, of which some are datasets."""
+    """Returns whether a directory has the marker files of a published dataset or of an export."""
     names = ((INFO_FILE, MANIFEST_FILE), (EXPORT_FILE,))
     return any(all(storage.exists(storage.join(target, name)) for name in marker_files) for marker_files in names)
 

@@ -100,7 +100,7 @@ class Destination:
         return storage.join(new_dir(self.directory), name)
 
     def group_path(self, group: Group) -> str:
-        """Returns the path for a group's file: the shard itself, or a part beside the shards."""
+        """Returns the path for a group's file: the shard if it has one part, otherwise `parts/<shard>.part-00000`."""
         path = self.path(group.split, group.shard, group.num_shards)
         if group.num_parts == 1:
             return path
@@ -127,8 +127,8 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         if len(merge) != group.received:
             raise LostExamplesError(
                 f"{group.text}: {len(merge)} examples arrived, "
-                f"{group.received} were counted when they were encoded. The engine lost or doubled some; nothing was "
-                "published. Run it again, and not with direct_running_mode=multi_threading."
+                f"{group.received} were counted when they were encoded. The engine lost or duplicated some; nothing "
+                "was published. Run it again, but not with direct_running_mode=multi_threading."
             )
         _check_unique(merge, group, destination)
         merge = merge.slice(group.skip, group.skip + group.take)

@@ -40,8 +40,8 @@ def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None,
         staging_dir: staging directory of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
         spill_dir: the requested directory; None for beside the staging directory, or this machine's directory for
-            temporary files where a local run publishes to an object store. In the staging directory's bucket it has its
-            options.
+            temporary files where a local run publishes to an object store. If it is in the bucket of
+            `staging_dir`, it has the same storage options.
 
     Raises:
         ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.

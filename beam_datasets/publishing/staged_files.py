@@ -44,8 +44,11 @@ def content_of(path: str) -> tuple[int, int]:
         return reader.size, checksum
 
 
-def take(source: str, target: str) -> None:
-    """Renames a file; on an object store, or a file system without hard links, copies it."""
+def link_or_copy(source: str, target: str) -> None:
+    """Makes a hard link of `source` at `target`; copies it on an object store or if the file system has no links.
+
+    `source` remains.
+    """
     try:
         storage.link(source, target)
     except StorageError:

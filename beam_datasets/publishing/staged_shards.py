@@ -96,5 +96,5 @@ def _take_shard(shard: WrittenShard, path: str) -> WrittenShard:
     storage.make_dirs(storage.dirname(path))
     for suffix in ("", ".index"):
         storage.remove(path + suffix)  # of an attempt of the engine before
-        staged_files.take(shard.path + suffix, path + suffix)
+        staged_files.link_or_copy(shard.path + suffix, path + suffix)
     return dataclasses.replace(shard, path=path)

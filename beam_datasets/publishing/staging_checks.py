@@ -63,7 +63,10 @@ def lost_error(path: str, expected: str) -> PathNotFoundError:
 
 
 def _is_being_published(run: Run) -> bool:
-    """Returns whether a run has renamed its staging directory to publish it; see `rename_into_place`."""
+    """Returns whether a run has renamed its staging directory to publish it, has published, or has renamed it back.
+
+    See `disk_commit.rename_into_place`.
+    """
     with contextlib.suppress(PathNotFoundError):
         for name in storage.list_dir(storage.dirname(run.target)):
             match = runs.PUBLISHED_FROM.fullmatch(name)
@@ -74,7 +77,7 @@ def _is_being_published(run: Run) -> bool:
 
 
 def explain_error(run: Run, error: BaseException) -> BaseException:
-    """Returns the error for a directory of the run that does not exist, if that is the reason of an error; else it."""
+    """Returns an error that names the lost directory of a run if that is what caused `error`; otherwise `error`."""
     if isinstance(error, PathNotFoundError) and LOST not in str(error):
         try:
             check_directories(run)

@@ -158,13 +158,13 @@ def pack_heads(keys: bytes, sizes: bytes) -> bytes:
 
 
 class BlockCollector:
-    """Collects what spilled blocks send to tasks, and lists the blocks and heads of all tasks in one file.
+    """Collects the ranges of spilled blocks that tasks will read, and lists those of all tasks in one file, with heads.
 
     A task then finds the heads of many blocks by one read, so that reads of heads, and what travels, do not grow as
     blocks times tasks.
 
     Args:
-        directory: gets a file for up to `COLLECTED_BYTES` of heads, and of memory for the ranges.
+        directory: directory of the listing files; one is written for each `COLLECTED_BYTES` of heads and ranges.
     """
 
     def __init__(self, directory: str) -> None:

@@ -47,8 +47,8 @@ MIN_CHUNK_BYTES = 1 << 20  # fits the processor's cache; small buffers are used 
 MAX_OPEN_FILES = 500
 READS_AT_ONCE = 16
 PIECE_BYTES = 2 << 20  # written at once: larger than a file's buffer, which would be one more copy
-_RANKS = 1 << 16  # of which what follows each other is found together
-MIN_RUN_BYTES = 16 << 10  # of records that follow each other, on average, so that they need not be gathered
+_RANKS = 1 << 16  # ranks among which adjacent records are searched for at a time
+MIN_RUN_BYTES = 16 << 10  # mean size of adjacent records from which they are written without being gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,10 @@ ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
-def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
-    """Yields (block, function that reads its payload); the function is None for blocks that have their payload.
+def _park_inline_payload(
+    blocks: Iterable[AnyBlock], stack: contextlib.ExitStack
+) -> Iterator[tuple[AnyBlock, Read | None]]:
+    """Yields (block, function that reads its payload); the function is None unless the payload was written to a file.
 
     Once `INLINE_BYTES` of inline payload are in memory, the payload of further inline blocks is written to a temporary
     file, and the yielded block has an empty payload. All blocks are needed before the first record is written, and
@@ -144,7 +146,7 @@ class Merge:
     @classmethod
     def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
-        blocks_and_reads = list(_hold_blocks(blocks, stack))
+        blocks_and_reads = list(_park_inline_payload(blocks, stack))
         remote = any(storage.is_remote(each.path) for each, _ in blocks_and_reads)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
         readers: list[Read] = []
@@ -199,12 +201,12 @@ class Merge:
         return repeats
 
     def without_duplicates(self) -> Merge:
-        """Returns the merge with only the smallest of all records that have the same key."""
+        """Returns the merge with only one of the records of each key: the smallest as bytes."""
         repeats = self.repeats()
         if not len(repeats):
             return self
         order = self.order.copy()
-        for rank in repeats.tolist():  # the smallest of the run so far moves to its last rank
+        for rank in repeats.tolist():  # the smallest of the equal keys so far moves to the last rank
             order[rank - 1 : rank + 1] = sorted(order[rank - 1 : rank + 1].tolist(), key=self.record, reverse=True)
         keep = np.ones(len(order), np.bool_)
         keep[repeats - 1] = False

@@ -260,6 +260,6 @@ def _cut_groups(
 
 
 def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
-    """Returns the last sort key of each bin (n, 2)."""
+    """Returns the last sort key of each bin, (n, 2) uint64: the first one with its low `shift` bits set."""
     ones = (1 << shift) - 1
     return bins | np.array([ones >> 64, ones & (2**64 - 1)], np.uint64)

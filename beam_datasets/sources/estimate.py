@@ -12,7 +12,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle.levels import MergeLimits, level_sizes
 from beam_datasets.shuffle.plan import choose_shards
-from beam_datasets.sources.units import SourceUnits, pair_and_splits, read_together
+from beam_datasets.sources.units import SourceUnits, read_together, unpack_with_splits
 
 SAMPLE = 0.01  # share of the units
 SAMPLE_SECONDS = 20.0  # for the sample of all splits
@@ -87,7 +87,7 @@ def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: di
         end: the time of `time.monotonic()`, in seconds, after which no further example is read.
     """
     for item in source.read(unit):
-        (_, example), splits = pair_and_splits(item, keeps)
+        (_, example), splits = unpack_with_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
         for split in splits:
             sizes[split][0] += 1

@@ -41,7 +41,7 @@ class SourceUnits:
             raise TypeError(f"read: expected a function from a unit to (key, example) pairs, got {self.read!r:.200}.")
 
 
-def pair_and_splits(
+def unpack_with_splits(
     item: Any, keeps: Mapping[str, Callable[[Any], bool] | None]
 ) -> tuple[tuple[Any, Any], Collection[str]]:
     """Returns ((key, example), names of the splits that the example belongs to) of an element that `read` yields.
@@ -53,7 +53,7 @@ def pair_and_splits(
     Raises:
         BeamDatasetsError: the item has another form, or its split is not one of `keeps`.
 
-    >>> pair_and_splits(("k1", {"x": 1}), {"train": None, "test": lambda key: key == "k2"})
+    >>> unpack_with_splits(("k1", {"x": 1}), {"train": None, "test": lambda key: key == "k2"})
     (('k1', {'x': 1}), ['train'])
     """
     if type(item) is tuple and len(item) == 3:
@@ -62,11 +62,11 @@ def pair_and_splits(
             names = ", ".join(map(repr, keeps))
             raise BeamDatasetsError(f"key {key!r:.60}: expected one of the splits {names}, got {split!r:.60}.")
         return (key, example), (split,)
-    pair = pair_of(item, ", ".join(keeps))
+    pair = unpack_example(item, ", ".join(keeps))
     return pair, [split for split, keep in keeps.items() if keep is None or keep(pair[0])]
 
 
-def pair_of(element: Any, split: str) -> tuple[Any, Any]:
+def unpack_example(element: Any, split: str) -> tuple[Any, Any]:
     """Returns (key, example) of an element of a split's source.
 
     Raises:
@@ -97,7 +97,7 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
         ) from None
 
 
-def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]:
+def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the (key, example) pairs of a builder's source.
 
     With `disable_shuffling`, a key that is not an integer is replaced by the position of the example, from 0.
@@ -118,7 +118,7 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
         yield from examples
         return
     for position, element in enumerate(examples):
-        key, example = pair_of(element, split)
+        key, example = unpack_example(element, split)
         is_integer = isinstance(key, (int, np.integer))
         if builder.is_appended and not is_integer:
             raise InvalidKeyError(
@@ -129,7 +129,7 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
         yield (key if is_integer else position), example
 
 
-def what_raised(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:
+def describe_source_error(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:
     """Returns two texts about an error of the code that yields examples: the error, and the last example before it.
 
     Args:
@@ -139,7 +139,7 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
         split: the split's name.
         unit: name of the unit that was read; '' if the split has only one unit.
 
-    >>> what_raised(ValueError("bad"), "k3", 4, "train")
+    >>> describe_source_error(ValueError("bad"), "k3", 4, "train")
     ('ValueError: bad', "after key 'k3' (example 4 of 'train')")
     """
     location = f"unit {unit} of {split!r}" if unit else repr(split)

@@ -128,7 +128,7 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
             if (num_examples := summary.counts["examples"]) != runs.num_examples:
                 raise LostExamplesError(
                     f"{request.directory}, {name!r}: {num_examples} examples were summed up of {runs.num_examples}. "
-                    "The engine lost or doubled some; nothing was saved. Run it again."
+                    "The engine lost or duplicated some; nothing was saved. Run it again."
                 )
         features = {
             names.get(leaf.path, leaf.path): _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)

@@ -11,7 +11,7 @@ import pytest
 from beam_datasets import errors
 from beam_datasets.engines.failures import SourceError, reason
 from beam_datasets.errors import GenerationError
-from beam_datasets.sources.units import pair_of, what_raised
+from beam_datasets.sources.units import describe_source_error, unpack_example
 
 
 class Unlucky(Exception):
@@ -212,7 +212,7 @@ def behind_example(error: Exception) -> None:
     try:
         raise error
     except Exception as caught:
-        raised, after = what_raised(caught, "a]'b", 2000, "train")
+        raised, after = describe_source_error(caught, "a]'b", 2000, "train")
         told = SourceError(f"{raised} [{after}] [while running 'Encode train']")
         raise told.with_traceback(caught.__traceback__) from None
 
@@ -244,7 +244,7 @@ def test_what_a_generator_raises_names_the_example_before(error, message, in_wor
 
 
 def test_an_example_is_counted_within_its_unit():
-    raised, after = what_raised(ValueError("bad row"), "a", 1000, "train, test", "'b) of c'")
+    raised, after = describe_source_error(ValueError("bad row"), "a", 1000, "train, test", "'b) of c'")
     after_key = "after key 'a' (example 1,000 of unit 'b) of c' of 'train, test')"
     assert after == after_key
     made = str(reason(SourceError(f"{raised} [{after}] [while running 'Encode train']")))
@@ -252,13 +252,13 @@ def test_an_example_is_counted_within_its_unit():
 
 
 def test_a_pair_is_one():
-    assert pair_of(("key", {"n": 1}), "train") == pair_of(["key", {"n": 1}], "train") == ("key", {"n": 1})
+    assert unpack_example(("key", {"n": 1}), "train") == unpack_example(["key", {"n": 1}], "train") == ("key", {"n": 1})
 
 
 @pytest.mark.parametrize("element", [{"n": 1, "t": ""}, {"n": 1}, "ab", b"ab", 7, None, (1, 2, 3), ()])
 def test_what_is_no_pair_is_shown(element):
     with pytest.raises(errors.BeamDatasetsError, match=r"^split 'train': an element is .*; expected a pair") as raised:
-        pair_of(element, "train")
+        unpack_example(element, "train")
     assert repr(element) in str(raised.value)
 
 
