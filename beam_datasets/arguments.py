@@ -87,11 +87,24 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def count_of(value: Any) -> int:
-    """Returns the argument `count` of `take` and `skip`, at least 0; a share is an error that says how to get one."""
-    if isinstance(value, float) or (isinstance(value, str) and value.endswith("%")):
-        share = value if isinstance(value, str) else f"{value:.0%}"
-        raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train[:{share}]').")
+def count_of(value: Any, method: str) -> int:
+    """Returns the argument `count` of a method, at least 0.
+
+    Args:
+        value: the argument.
+        method: "take" or "skip", for errors.
+
+    Raises:
+        TypeError: it is not an integer; the error says how to get a share, or a whole number.
+        ValueError: it is negative.
+    """
+    is_float = isinstance(value, float)
+    if is_float and not 0 < value <= 1:
+        raise TypeError(f"count must be an int, not {shown(value)}. Divide by // to get one, as in len(ds) // 2.")
+    if is_float or (isinstance(value, str) and value.endswith("%")):
+        share = f"{100 * value:g}%" if is_float else value
+        part = f"[:{share}]" if method == "take" else f"[{share}:]"
+        raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train{part}').")
     return integer("count", value, at_least=0)
 
 

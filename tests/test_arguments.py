@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import boolean, count_of, integer
 
 
 @pytest.mark.parametrize("kind", [bool, int, np.bool_, np.int64, np.uint8])
@@ -34,3 +34,19 @@ def test_integers():
         integer("x", 0, at_least=1)
     with pytest.raises(ValueError, match="^x must be at most 3, got 4"):
         integer("x", 4, at_most=3)
+
+
+@pytest.mark.parametrize(
+    "count, method, advice",
+    [
+        (0.125, "take", "split='train[:12.5%]')"),
+        (0.1, "skip", "split='train[10%:]')"),
+        ("25%", "take", "split='train[:25%]')"),
+        (250.5, "take", "Divide by // to get one"),
+        (-0.5, "skip", "Divide by // to get one"),
+    ],
+)
+def test_a_count_that_is_a_share(count, method, advice):
+    with pytest.raises(TypeError) as caught:
+        count_of(count, method)
+    assert advice in str(caught.value)

@@ -25,8 +25,8 @@ COMMAND = Command(
 Examines an engine before a dataset is built on it, and prints each check with its result: addresses, slots, versions,
 data_dir and spill_dir as this machine and the workers see them, packages, clocks, memory.
 
-A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails, with which builds would
-fail; a warning says what should be changed although builds can run.""",
+A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails that would make a
+build fail; a warning says what should be changed although builds can run.""",
     (
         DATA_DIR,
         STORAGE_OPTIONS,

@@ -229,7 +229,8 @@ class Parser(argparse.ArgumentParser):
             return f" Did you mean '--count {text}'?"
         if self.prog == "beam-datasets list" and not os.path.exists(text) and text[:1] != "-":
             return f" Use `beam-datasets info {shlex.quote(text)}` for one dataset."
-        if re.fullmatch(r"\d+\.\d+\.\d+", text):
+        takes_name = self.prog.rpartition(" ")[2] not in ("gc", "new", "site")
+        if takes_name and re.fullmatch(r"\d+\.\d+\.\d+", text):
             versions = "NAME:1.0.0 NAME:2.0.0" if self.prog == "beam-datasets diff" else f"NAME:{text}"
             return f" A version is a part of the name: `{self.prog} {versions}`."
         if "--count" in options and re.fullmatch(r"-\d+", text):

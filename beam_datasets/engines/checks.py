@@ -286,7 +286,7 @@ def _check_starts_worker(pool: str, params: dict[str, str], environment: Externa
 class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     """Control service of a runner that has one instruction for a worker: to execute a stage without elements.
 
-    A worker fails to if it has another version of Beam or of Python than this process, or another version of this
+    This fails on a worker that has another version of Beam or of Python than this process, or another version of this
     package, or lacks it.
 
     Attributes:

@@ -173,9 +173,9 @@ def _engine_problem(text: str) -> str | None:
         )
     if "NoResourceAvailableException" in text:
         return (
-            "the cluster had too few free slots for the job for as long as its slot.request.timeout, such as after the "
+            "the cluster had too few free slots for the job for longer than slot.request.timeout, such as after the "
             "loss of a TaskManager; nothing was published. Start TaskManagers, or lower --parallelism, and run it "
-            "again with --resume."
+            "again."
         )
     if "JobCancellationException" in text:
         return "the job was cancelled on the engine's page or by its interface; nothing was published."

@@ -272,6 +272,13 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         raise ValueError(
             f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(selected)}"
         )
+    for name in spec.keys() - selected.keys():
+        for parent, child in selected.items():
+            if child is True and str(name).replace("/", ".").startswith(f"{parent}."):
+                raise ValueError(
+                    f"{path or 'partial decoding'}: {parent!r} selects all of its features, so {name!r} cannot be left "
+                    "out. Name those to keep."
+                )
     selected = _nest(selected, feature)
     feature.check_names(selected, path, "partial decoding")
     return feature.with_features(

@@ -81,6 +81,7 @@ class Guess:
         rows: number of objects, for an object; a field seen less often is missing in some.
         labels: the distinct values that could be labels, MAX_LABELS at most.
         is_wide: there is a number that float32 would change.
+        has_codes: there is a text of digits that no type of numbers keeps: with leading zeros, or beyond int64.
     """
 
     seen: dict[str, tuple[int, object, Any]] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Guess:
     fields: dict[str, Guess] = field(default_factory=dict)
     labels: set[str] = field(default_factory=set)
     is_wide: bool = False
+    has_codes: bool = False
 
     def add(self, value: Any, location: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
         """Adds the kind of a value.
@@ -102,6 +104,8 @@ class Guess:
         kind = kind_of(value) if depth < MAX_DEPTH else TOO_DEEP
         count, first, example = self.seen.get(kind, (0, location, value))
         self.seen[kind] = (count + 1, first, example)
+        if kind == "string" and not self.has_codes and isinstance(kind_of, TextKinds):
+            self.has_codes = bool(LEADING_ZERO.match(value) or _INT.fullmatch(value))
         if not self.is_wide and kind in ("float", "int"):
             plain = value
             if isinstance(kind_of, TextKinds) and not kind_of.numerals.is_python:
@@ -151,7 +155,7 @@ class Inference:
 
     Attributes:
         is_text: the values are texts of CSV. A column is text if half of its values or more are, or if none has a
-            value; less texts among numbers are a problem, as other types are.
+            value; fewer texts among numbers are a problem, as other types are.
         numerals: the separators in numbers of such texts.
         skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
         may_lack: files may lack columns that others have, so lists that are missing are empty ones.
@@ -278,9 +282,9 @@ class Inference:
 
 
 def _is_text(guess: Guess) -> bool:
-    """Returns whether a column of CSV is text: half of its values are, or they include numbers with leading zeros."""
-    strings, _, example = guess.seen.get("string", (0, "", ""))
-    return bool(strings) and (2 * strings >= guess.count() or bool(LEADING_ZERO.match(example)) or not _majority(guess))
+    """Returns whether a column of CSV is text: half of its values are, or there are codes such as 007."""
+    strings = guess.count("string")
+    return bool(strings) and (2 * strings >= guess.count() or guess.has_codes)
 
 
 def _meaning_of_text(guess: Guess, numerals: Numerals) -> str:

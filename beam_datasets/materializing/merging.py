@@ -375,7 +375,7 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
 
 
 def _compare_records(merge: Merge, starts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
-    """Returns for each pair of ranks (firsts[i], seconds[i]) whether the framed records differ."""
+    """Returns for each pair of ranks (starts[i], seconds[i]) whether the framed records differ."""
 
     def differ(one: int, other: int) -> bool:
         """Returns whether the framed records with two indices in the merge have different bytes."""

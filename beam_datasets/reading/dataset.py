@@ -161,12 +161,12 @@ class Dataset(ReadPlan, Frameworks):
     @names_foreign_arguments("skip")
     def skip(self, count: int) -> Dataset:
         """Returns the dataset without its first `count` examples (or batches), in read order."""
-        return self._with(Slice(self._operation, count_of(count), self._operation.length))
+        return self._with(Slice(self._operation, count_of(count, "skip"), self._operation.length))
 
     @names_foreign_arguments("take")
     def take(self, count: int) -> Dataset:
         """Returns the dataset of the first `count` examples (or batches), in read order; of all if there are fewer."""
-        return self._with(Slice(self._operation, 0, count_of(count)))
+        return self._with(Slice(self._operation, 0, count_of(count, "take")))
 
     @names_foreign_arguments("shard")
     def shard(
@@ -289,11 +289,11 @@ class Dataset(ReadPlan, Frameworks):
         They are numbers of examples, or of batches that `drop_remainder` keeps. Parts of an endless dataset have one
         length.
         """
-        operation: Any = self._operation
+        operation = self._operation
         while not isinstance(operation, Shared):
-            operation = getattr(operation, "child", None)
-            if operation is None:
+            if len(operation.children) != 1:  # the records, or a mixture, whose sources may have been divided
                 return None
+            operation = operation.child
         shortest = replace(operation.share, worker_index=operation.share.worker_count - 1)
         counts = replace(shortest, worker_index=0).count(operation.num_shared), shortest.count(operation.num_shared)
         if self._operation.length == ENDLESS:

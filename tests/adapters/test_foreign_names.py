@@ -155,6 +155,12 @@ def test_parts_of_processes_have_one_length(jax: Any, numbers: Any) -> None:
     for part in (odd.shard(0, 2, even="pad"), odd.repeat().shard(0, 2), numbers.shard(1, 2)):
         part.batch(4).as_jax(device=OfProcesses())
     odd.shard(0, 2).batch(4, drop_remainder=True).as_jax(device=OfProcesses())
+    for whole in (
+        odd,
+        odd.shuffle(1).batch(4),
+        bd.mix([odd, numbers], seed=1).batch(4),
+    ):
+        whole.as_jax(device=OfProcesses())
 
 
 def test_as_jax_cuts_no_integer(jax: Any, tmp_path: Any) -> None:

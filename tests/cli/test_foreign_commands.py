@@ -148,6 +148,7 @@ GUESSES = [
     ("tag digits:1.0.0 best --delete", "Use `--remove`."),
     ("tag --list", "beam-datasets list --versions"),
     ("gc data --all", "Use `--yes`."),
+    ("gc data 1.0.0", "unrecognized arguments: 1.0.0.\nusage"),
     ("gc data --keep 3", "Use `beam-datasets prune NAME --keep 3`."),
     ("publish data", "Type `beam-datasets publish RESULT --version 2.0.0`"),
     ("site data --out web", "Use `--to web`. Type `beam-datasets site DATA_DIR --to DIR`"),

@@ -110,6 +110,11 @@ def test_partial_decoding_with_decoders():
     assert_equal(F.compile_decoder(FEATURES, decoders=partial)(RECORD), {"id": np.int64(7), "image": PNG})
 
 
+def test_a_part_of_a_selected_feature_cannot_be_left_out():
+    with pytest.raises(ValueError, match="'meta' selects all of its features, so 'meta.text' cannot be left out"):
+        decode.select(FEATURES, decode.PartialDecoding({"meta": True, "meta.text": False}))
+
+
 def test_partial_decoding_does_not_look_at_the_rest():
     spans = example.scan(RECORD)
     entries = [example.entry(n, RECORD[slice(*s)] if n == b"id" else b"\x0a\x05junk!") for n, s in spans.items()]

@@ -278,6 +278,8 @@ def test_a_record_that_decompresses_to_more_than_the_limit(shape, monkeypatch):
         F.compile_encoder(tree)({"x": large})
     fits = large[:1000]
     assert decode(F.compile_encoder(tree)({"x": fits}))["x"].shape == fits.shape
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "10")  # it raises the limit, and never lowers it
+    assert decode(F.compile_encoder(tree)({"x": fits}))["x"].shape == fits.shape
     monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "2000")
     record = F.compile_encoder(tree)({"x": large})
     assert decode(record)["x"].shape == large.shape

@@ -120,11 +120,13 @@ def test_wide_integers(number):
         (["1", "2.5", "x"], None),
         (["true", "false", "x"], None),
         (["1", "true"], None),
-        (["1", "true", "x"], "string"),
+        (["1", "true", "x"], None),
         (["1", "2", "007"], "string"),
+        (["1", "2", "3", "4", "n/a", "007"], "string"),
+        (["1", "2", "3", "9223372036854775813"], "string"),
         (["1", "2", "", "x"], None),
         (["", ""], "string"),
-        (["1", "2", "1" * 30], None),
+        (["1", "2", "1" * 30], "string"),
     ],
 )
 def test_several_kinds_of_texts(texts, kind):
