@@ -158,7 +158,7 @@ def test_parts_of_processes_have_one_length(jax: Any, numbers: Any) -> None:
     for whole in (
         odd,
         odd.shuffle(1).batch(4),
-        bd.mix([odd, numbers], seed=1).batch(4),
+        bd.mix([odd, numbers], weights=[1, 1], seed=1).batch(4),
     ):
         whole.as_jax(device=OfProcesses())
 
