@@ -305,9 +305,11 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self.connected.set()
         stage = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id=_STAGE)
         yield beam_fn_api_pb2.InstructionRequest(instruction_id=_STAGE, process_bundle=stage)
-        with contextlib.suppress(grpc.RpcError, StopIteration):  # of a worker that ends
+        try:
             self.problem = _stage_problem(next(request_iterator).error)
-            self.answered.set()
+        except (grpc.RpcError, StopIteration):
+            self.problem = "a worker that ended before it had executed a stage"
+        self.answered.set()
 
     def GetProcessBundleDescriptor(self, request: Any, context: Any) -> Any:
         """Returns the stage; see `BeamFnControlServicer`."""

@@ -35,7 +35,7 @@ class PlannedSplit(Protocol):
 
 
 class ContentPlan(Protocol):
-    """What a version is to contain: of generated, copied, merged and renumbered examples alike."""
+    """The planned content of a version, whether its examples are generated, copied, merged or renumbered."""
 
     @property
     def splits(self) -> Sequence[PlannedSplit]:

@@ -491,3 +491,22 @@ def test_no_worker_is_cached_beyond_a_restart(manager: JobManager, settings: dic
     manager.answers["/jobmanager/config"] = [{"key": name, "value": value} for name, value in settings.items()]
     engine = choose_engine(EngineOptions(options(manager.address)))
     assert engine.options.view_as(PortableOptions).environment_cache_millis == millis
+
+
+class EndedStream:
+    """The answers of a worker whose connection breaks."""
+
+    def __next__(self):
+        raise grpc.RpcError
+
+
+@pytest.mark.parametrize("answers", [iter(()), EndedStream()], ids=["closed", "broken"])
+def test_a_worker_that_ends_before_it_answers_is_a_problem(answers):
+    """Its silence is no success: the job would wait for it."""
+    control = checks._Control(ExternalEnvironment("localhost:1"))
+    instructions = control.Control(answers, None)
+    next(instructions)
+    assert not control.answered.is_set()
+    assert list(instructions) == []
+    assert control.answered.is_set()
+    assert "ended before it had executed a stage" in control.problem
