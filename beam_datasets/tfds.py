@@ -27,6 +27,7 @@ from beam_datasets import builders, downloads
 from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
 from beam_datasets._version import __version__ as __version__
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
@@ -39,7 +40,7 @@ from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, Split, SplitDict, SplitInfo
 from beam_datasets.metadata.splits import even_splits as even_splits
 from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
-from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocked, Version
+from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocked, Version, VersionOrStr
 from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig
 from beam_datasets.reading.directories import builder_from_directories as builder_from_directories
@@ -99,7 +100,7 @@ class _Names(types.ModuleType):
     `find` returns what another name means, when it is used; None for one that has no equivalent.
     """
 
-    def __init__(self, path: str, find: Callable[[str], Any] = lambda _: None, /, **members: Any) -> None:
+    def __init__(self, path: str, find: Callable[[str], Any] = lambda _: None, /, **members: object) -> None:
         super().__init__(f"{__name__}.{path}")
         self.__dict__.update(members, _find=find)
         sys.modules[self.__name__] = self
@@ -368,6 +369,7 @@ class ClassLabel(connectors.ClassLabel):
     __hash__ = connectors.ClassLabel.__hash__
 
 
+@names_foreign_arguments("load")
 def load(
     name: str,
     *,
@@ -377,25 +379,60 @@ def load(
     download_and_prepare_kwargs: Mapping[str, Any] | None = None,
     builder_kwargs: Mapping[str, Any] | None = None,
     try_gcs: bool = False,
-    **options: Any,
+    config: Any = None,
+    version: VersionOrStr | None = None,
+    batch_size: int | None = None,
+    shuffle_files: bool = False,
+    decoders: Any = None,
+    read_config: ReadConfig | None = None,
+    as_supervised: bool = False,
+    text: str = "bytes",
+    with_info: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Returns `beam_datasets.load`, after the dataset was generated if it is not published and its code is known.
 
     Args:
-        name: see there, as for `split`, `data_dir`, `builder_kwargs` and other options.
+        name: see there, as for all arguments that are not described here.
         split: see there.
         data_dir: see there.
         download: whether to generate it.
         download_and_prepare_kwargs: arguments of the builder's `download_and_prepare`.
         builder_kwargs: see there.
         try_gcs: has no meaning here.
-        **options: see there.
+        config: see there.
+        version: see there.
+        batch_size: see there.
+        shuffle_files: see there.
+        decoders: see there.
+        read_config: see there.
+        as_supervised: see there.
+        text: see there.
+        with_info: see there.
+        storage_options: see there.
     """
-    kwargs = dict(builder_kwargs or {})
-    prepare = getattr(builder(name, data_dir=data_dir, **kwargs), "download_and_prepare", None) if download else None
-    if prepare:
-        prepare(**(download_and_prepare_kwargs or {}))
-    return opening.load(name, split=split, data_dir=data_dir, builder_kwargs=kwargs, **options)
+    if download:
+        options = {"config": config, "version": version, **(builder_kwargs or {})}
+        dataset_builder = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
+        prepare = getattr(dataset_builder, "download_and_prepare", None)
+        if prepare is not None:
+            prepare(**(download_and_prepare_kwargs or {}))
+    return opening.load(
+        name,
+        split=split,
+        data_dir=data_dir,
+        config=config,
+        version=version,
+        batch_size=batch_size,
+        shuffle_files=shuffle_files,
+        decoders=decoders,
+        read_config=read_config,
+        as_supervised=as_supervised,
+        text=text,
+        with_info=with_info,
+        builder_kwargs=dict(builder_kwargs or {}),
+        storage_options=storage_options,
+    )
 
 
 def display_progress_bar(enable: bool = True) -> None:

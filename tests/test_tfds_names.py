@@ -145,6 +145,26 @@ def test_load_generates_what_is_not_published(tmp_path: Path) -> None:
     assert (tmp_path / "loaded" / "1.0.0" / "bird-label.labels.txt").read_text() == "owl\ntit\n"
 
 
+class Sized(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc, name-defined]
+    VERSION = "1.0.0"
+    BUILDER_CONFIGS = (tfds.core.BuilderConfig(name="small"), tfds.core.BuilderConfig(name="large"))
+
+    def _info(self) -> Any:
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({"n": np.int64}))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        del dl_manager
+        return {"train": [(n, {"n": n}) for n in range({"small": 2, "large": 5}[self.builder_config.name])]}
+
+
+def test_load_generates_the_config_that_is_named(tmp_path: Path) -> None:
+    prepare = {"download_and_prepare_kwargs": {"num_workers": 1}}
+    assert len(tfds.load("sized", split="train", config="large", data_dir=tmp_path, **prepare)) == 5
+    assert [path.name for path in (tmp_path / "sized").iterdir() if path.is_dir() and path.name[0] != "."] == ["large"]
+    with pytest.raises(TypeError, match="parallel_interleave"):
+        tfds.load("sized", split="train", parallel_interleave=True, data_dir=tmp_path)
+
+
 def test_options_without_equivalent() -> None:
     with pytest.raises(ValueError, match=r"download_mode='x'.*build\(overwrite=True\)"):
         tfds.download.DownloadConfig(download_mode="x")

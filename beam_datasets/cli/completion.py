@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import os
@@ -36,7 +37,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     completers |= dict.fromkeys(("SPLIT", "SLICE", "[NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
-    subparsers = parser.add_subparsers()
+    subparsers = parser.add_subparsers(parser_class=argparse.ArgumentParser)
     words = os.environ.get("COMP_LINE", "").split()
     for name, (file, _) in commands.items():
         command = subparsers.add_parser(name)

@@ -188,8 +188,17 @@ class Parser(argparse.ArgumentParser):
 
     example = ""
 
-    def __init__(self, prog: str, **settings: Any) -> None:
-        super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+    def __init__(
+        self, prog: str, usage: str | None = None, description: str | None = None, *, add_help: bool = True
+    ) -> None:
+        super().__init__(
+            prog,
+            usage,
+            description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=add_help,
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Returns (Namespace of the options, list of the arguments that the parser does not know).

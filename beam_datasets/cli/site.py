@@ -166,7 +166,15 @@ class _Site:
         """
         up = "../" * path.count("/")
 
-        def url_for(endpoint: str, name: str = "", slice: str = "", **arguments: Any) -> str:
+        def url_for(
+            endpoint: str,
+            name: str = "",
+            slice: str = "",
+            index: int = 0,
+            path: str = "",
+            item: int = 0,
+            size: int | None = None,
+        ) -> str:
             """Returns the relative URL of a page or file of the site; "" for a damaged image.
 
             Args:
@@ -174,21 +182,24 @@ class _Site:
                     which is written.
                 name: name of the dataset version.
                 slice: name of the split.
-                **arguments: those of `media`: the index of the example, the path of the feature, and the item.
+                index: index of the example in the slice.
+                path: path of the feature.
+                item: index of the image in the feature.
+                size: not used: all images of a site have one size.
             """
             files = {"index": "index.html", "style": "page.css", "code": "page.js"}
             if endpoint in files:
                 return up + files[endpoint]
             if endpoint == "file":
-                path = self.media(name, slice, **arguments)
-                return path and up + quote(f"{_folder(name)}/{path}")
+                media_path = self.media(name, slice, index, path, item)
+                return media_path and up + quote(f"{_folder(name)}/{media_path}")
             file = {"dataset": "index.html", "statistics": "statistics.html", "rows": _rows_file(slice)}[endpoint]
             return up + quote(f"{_folder(name)}/{file}")
 
         page = self._templates.get_template(f"{template}.html", globals={"url_for": url_for, "MAX_SHOWN": MAX_SHOWN})
         self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
 
-    def media(self, name: str, split: str, index: int, path: str, item: int, **_: object) -> str:
+    def media(self, name: str, split: str, index: int, path: str, item: int) -> str:
         """Writes a small image or a sound, and returns its path in the version's folder; '' for a damaged image.
 
         Args:
@@ -197,7 +208,6 @@ class _Site:
             index: index of the example in the slice.
             path: path of the feature.
             item: index of the image in the feature.
-            **_: other arguments of the URL, which are ignored.
         """
         published = self.catalogue.open(name)
         try:

@@ -259,7 +259,7 @@ class Audio(Leaf):
             "shape": shape_to_json(self.shape),
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).name,
-            **drop_unset(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
+            **drop_unset({"fileFormat": self.file_format, "sampleRate": rate, "lazyDecode": self.lazy_decode}),
         }
 
     @classmethod

@@ -140,12 +140,12 @@ class FeatureConnector(abc.ABC):
     def __post_init__(self) -> None:
         self._set_fields(doc=Documentation.of(self.doc))
 
-    def _set_fields(self, **values: Any) -> None:
+    def _set_fields(self, **values: object) -> None:
         """Sets fields of a new, frozen instance: the values are the constructor's arguments, normalised."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _copy_with(self, **values: Any) -> Self:
+    def _copy_with(self, **values: object) -> Self:
         """Returns a copy of the connector in which the named fields have other values."""
         other = copy.copy(self)
         other._set_fields(**values)
@@ -774,10 +774,10 @@ def shape_to_json(shape: Shape) -> Json:
     return {"dimensions": [str(-1 if length is None else length) for length in shape]} if shape else {}
 
 
-def drop_unset(**options: Any) -> Json:
+def drop_unset(options: Json) -> Json:
     """Returns the options without those whose value is None, False, 0 or empty.
 
-    >>> drop_unset(optional=True, encoding=None)
+    >>> drop_unset({"optional": True, "encoding": None})
     {'optional': True}
     """
     return {name: value for name, value in options.items() if value}

@@ -127,7 +127,7 @@ class BBoxFeature(Leaf):
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'boundingBox', and a dict of shape, dtype and format."""
         kind = self.bbox_format and BBoxFormat(self.bbox_format).value
-        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset(bboxFormat=kind)}
+        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset({"bboxFormat": kind})}
 
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> BBoxFeature:

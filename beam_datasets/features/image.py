@@ -293,7 +293,7 @@ class Image(Leaf):
 
         For example, ('image', {'shape': {'dimensions': ['2', '2', '3']}, 'dtype': 'uint8'}); '-1' is any length.
         """
-        options = drop_unset(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
+        options = drop_unset({"encodingFormat": self.encoding_format, "useColormap": self.use_colormap})
         return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
     @classmethod
@@ -490,7 +490,7 @@ class Video(Sequence):
             "shape": shape_to_json((self.length, *(frame.shape or ()))),
             "dtype": dtype_name(frame.dtype),
             "encodingFormat": frame.encoding_format,
-            **drop_unset(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
+            **drop_unset({"ffmpegExtraArgs": list(self.ffmpeg_extra_args), "useColormap": frame.use_colormap}),
         }
 
     @classmethod

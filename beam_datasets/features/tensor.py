@@ -213,7 +213,7 @@ class Tensor(Leaf):
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).value,
             "shape": shape_to_json(self.shape),
-            **drop_unset(optional=self.optional),
+            **drop_unset({"optional": self.optional}),
             **{key: _bound_to_json(key, bound) for key, bound in bounds.items() if bound is not None},
         }
 

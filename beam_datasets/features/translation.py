@@ -41,7 +41,7 @@ class Translation(FeaturesDict):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation', and {'languages': language codes}."""
-        return "translation", drop_unset(languages=self.languages)
+        return "translation", drop_unset({"languages": self.languages})
 
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> Translation:
@@ -122,7 +122,7 @@ class TranslationVariableLanguages(Wrapped):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation', and a dict of the language codes, if they are restricted."""
-        return "translation", {"variableLanguagesPerExample": True, **drop_unset(languages=self.languages)}
+        return "translation", {"variableLanguagesPerExample": True, **drop_unset({"languages": self.languages})}
 
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> TranslationVariableLanguages:

@@ -25,7 +25,7 @@ class NamesForeign(type):
             """Raises an AttributeError, which names the replacement of a method of another library."""
             raise missing_attribute("ds", cls, name) or AttributeError(f"{cls.__name__} has no attribute {name!r}")
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __call__(cls, *args: Any, **kwargs: object) -> Any:
             """Returns a new object; values that other libraries make datasets of are an error."""
             if not args or isinstance(args[0], (str, bytes, list, tuple, dict, os.PathLike)):
                 raise TypeError(
