@@ -147,7 +147,7 @@ class Command:
         self.add_to(parser)
         return parser
 
-    def add_to(self, parser: Parser, completers: Mapping[str, Any] | None = None) -> None:
+    def add_to(self, parser: argparse.ArgumentParser, completers: Mapping[str, Any] | None = None) -> None:
         """Adds the options to a parser.
 
         Args:
