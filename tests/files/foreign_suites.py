@@ -398,19 +398,36 @@ def hive_cases(folder: Path) -> Iterator[Case]:
 
 # ------------------------------------------------------------------------------------------------------------ CSV, text
 
-_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".lzma": lzma.open}
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".lzma": lzma.LZMADecompressor,
+    ".deflate": zlib.decompressobj,
+}
 
 
 def content_of(path: Path) -> bytes:
     """Returns the content of a file, decompressed by its suffix; raises if its end is missing."""
+    data = path.read_bytes()
     if path.suffix == ".zst":
         import zstandard
 
-        return zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
-    if path.suffix == ".deflate":
-        return zlib.decompress(path.read_bytes())
-    with _OPENERS.get(path.suffix, open)(path, "rb") as stream:  # type: ignore[operator]
-        return bytes(stream.read())
+        return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.suffix in _DECOMPRESSORS:
+        return b"".join(_contents_of_streams(_DECOMPRESSORS[path.suffix], data))
+    return data
+
+
+def _contents_of_streams(make_decompressor: Callable[[], Any], data: bytes) -> Iterator[bytes]:
+    """Yields the content of each stream; `bz2.open` and `lzma.open` end without an error at zeros between streams."""
+    while data:
+        decompressor = make_decompressor()
+        yield decompressor.decompress(data)
+        if not decompressor.eof:
+            raise EOFError("the end of the stream is missing")
+        data = decompressor.unused_data.lstrip(b"\0")
 
 
 def csv_rows(path: Path, encoding: str) -> list[dict[str, str]]:
@@ -466,8 +483,8 @@ def text_cases(path: Path) -> Iterator[Case]:
     """Yields the case of a file of text lines."""
 
     def lines(encoding: str) -> list[dict[str, str]]:
-        texts = content_of(path).decode(_with_bom(encoding)).split("\n")
-        return [{"text": text.removesuffix("\r")} for text in texts if text.strip()]
+        *ended, last = content_of(path).decode(_with_bom(encoding)).split("\n")
+        return [{"text": text} for text in (*(text.removesuffix("\r") for text in ended), last) if text.strip()]
 
     yield Case("text_lines", path, path.name, lines, rows_differ)
 

@@ -109,14 +109,30 @@ def seeds():
     }
 
 
+def _in_two(compress, content):
+    """Returns two streams with zeros between them."""
+    return compress(content[:300]) + bytes(512) + compress(content[300:])
+
+
+def _lzma(content):
+    return lzma.compress(content, lzma.FORMAT_ALONE)
+
+
+def _xz_files():
+    """Returns the rows as files of xz with and without checksums, of one stream or two, and with a filter."""
+    delta = [{"id": lzma.FILTER_DELTA, "dist": 3}, {"id": lzma.FILTER_LZMA2}]
+    checks = [lzma.compress(_jsonl(), check=each) for each in (lzma.CHECK_CRC64, lzma.CHECK_SHA256, lzma.CHECK_NONE)]
+    return [*checks, lzma.compress(_jsonl(), filters=delta), _in_two(lzma.compress, _jsonl())]
+
+
 def _more_seeds():
     """Returns the sound files of formats of which a slow test alone tries damaged ones."""
     modes = ("L", "RGB", "RGBA", "CMYK", "I;16")
     return {
-        "bz2": ("csv", "f.csv.bz2", [bz2.compress(_csv())]),
-        "xz": ("jsonl", "f.jsonl.xz", [lzma.compress(_jsonl())]),
-        "lzma": ("text_lines", "f.txt.lzma", [lzma.compress(_csv(), lzma.FORMAT_ALONE)]),
-        "deflate": ("text_lines", "f.txt.deflate", [zlib.compress(_csv())]),
+        "bz2": ("csv", "f.csv.bz2", [bz2.compress(_csv()), _in_two(bz2.compress, _csv())]),
+        "xz": ("jsonl", "f.jsonl.xz", _xz_files()),
+        "lzma": ("text_lines", "f.txt.lzma", [_lzma(_csv()), _lzma(_csv() * 50)]),
+        "deflate": ("text_lines", "f.txt.deflate", [zlib.compress(_csv()), zlib.compress(_csv() * 40, 0)]),
         "tfrecord.gz": ("tfrecord", "f.tfrecord.gz", [gzip.compress(b"".join(map(frame, _records())))]),
         "tiff": ("image_folder", "f.tiff", [_saved("TIFF", mode) for mode in modes] + [_saved("TIFF", "RGB", "L")]),
         "webp": ("image_folder", "f.webp", [_saved("WEBP", "RGB"), _saved("WEBP", "RGBA", lossless=True)]),
@@ -168,11 +184,20 @@ def _with_checksums_of_records(data):
     return made + data[position:]
 
 
+def _damaged_records(draw):
+    return damaged(b"".join(map(frame, _records())), draw)
+
+
 REPAIRED = {
     "png": _with_checksums_of_png,
     "tfrecord": _with_checksums_of_records,
     "gz": lambda data: gzip.compress(_csv()[: len(data)] + data[-9:]),
     "zst": lambda data: zstandard.compress(_jsonl()[: len(data)] + data[-9:]),
+    "bz2": lambda data: bz2.compress(_csv()[: len(data)] + data[-9:]),
+    "xz": lambda data: lzma.compress(_jsonl()[: len(data)] + data[-9:]),
+    "lzma": lambda data: _lzma(_csv()[: len(data)] + data[-9:]),
+    "deflate": lambda data: zlib.compress(_csv()[: len(data)] + data[-9:]),
+    "tfrecord.gz": lambda data: gzip.compress(_with_checksums_of_records(_damaged_records(random.Random(data)))),
 }
 """Functions that correct the checksums of damaged content, so that only its meaning shows the damage."""
 
