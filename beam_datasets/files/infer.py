@@ -23,6 +23,9 @@ _MAX_FLOAT32_INT = 1 << 24  # up to it, float32 has all integers
 _INT64_DIGITS = 20  # with the sign; Python refuses to convert thousands of digits
 MAX_DEPTH = 32  # of objects and lists that become features
 TOO_DEEP = "too deep"
+_MAX_TEXTS = 64  # distinct texts of a column of CSV that are kept
+_MAX_LISTED_TEXTS = 3  # texts that advice lists
+_MAX_TEXT = 40  # characters of a text that advice lists
 
 
 def kind_of_value(value: Any) -> str:
@@ -82,6 +85,7 @@ class Guess:
         labels: the distinct values that could be labels, MAX_LABELS at most.
         is_wide: there is a number that float32 would change.
         has_codes: there is a text of digits that no type of numbers keeps: with leading zeros, or beyond int64.
+        texts: the first distinct texts of a column of CSV that are not numbers, _MAX_TEXTS at most, as keys.
     """
 
     seen: dict[str, tuple[int, object, Any]] = field(default_factory=dict)
@@ -91,6 +95,7 @@ class Guess:
     labels: set[str] = field(default_factory=set)
     is_wide: bool = False
     has_codes: bool = False
+    texts: dict[str, None] = field(default_factory=dict)
 
     def add(self, value: Any, location: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
         """Adds the kind of a value.
@@ -104,8 +109,11 @@ class Guess:
         kind = kind_of(value) if depth < MAX_DEPTH else TOO_DEEP
         count, first, example = self.seen.get(kind, (0, location, value))
         self.seen[kind] = (count + 1, first, example)
-        if kind == "string" and not self.has_codes and isinstance(kind_of, TextKinds):
-            self.has_codes = bool(LEADING_ZERO.match(value) or _INT.fullmatch(value))
+        if kind == "string" and isinstance(kind_of, TextKinds):
+            if not self.has_codes:
+                self.has_codes = bool(LEADING_ZERO.match(value) or _INT.fullmatch(value))
+            if len(self.texts) < _MAX_TEXTS:
+                self.texts[value] = None
         if not self.is_wide and kind in ("float", "int"):
             plain = value
             if isinstance(kind_of, TextKinds) and not kind_of.numerals.is_python:
@@ -213,8 +221,12 @@ class Inference:
                 if majority_kinds and not inside_list
                 else ""
             )
-            means = _meaning_of_text(guess, self.numerals) if self.is_text else ""
-            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {means}{_hint(path, text)}{skip}")
+            options = _options_for_numbers(guess, self.numerals) if self.is_text else ""
+            missing_options = _options_for_missing(guess) if self.is_text and not options else ""
+            return Field(
+                UNKNOWN,
+                problem=f"{path!r}: {_conflict(guess)}; {options}{_hint(path, text)}{missing_options}{skip}",
+            )
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
@@ -287,15 +299,26 @@ def _is_text(guess: Guess) -> bool:
     return bool(strings) and (2 * strings >= guess.count() or guess.has_codes)
 
 
-def _meaning_of_text(guess: Guess, numerals: Numerals) -> str:
-    """Returns the options, as a clause with a semicolon, by which the first text among numbers is no text; or ''."""
-    _, _, example = guess.seen.get("string", (0, "", ""))
-    if not example:
+def _options_for_numbers(guess: Guess, numerals: Numerals) -> str:
+    """Returns the options that make numbers of all texts of a column, as a clause that ends in a semicolon; or ''."""
+    options = {options_for(text, numerals) for text in guess.texts}
+    if len(options) != 1 or "" in options or guess.count("bool"):
         return ""
-    options = options_for(example, numerals)
-    if options and not ("--decimal" in options and guess.count("float") > guess.count("string")):
-        return f"{options} makes numbers of texts such as {example!r:.40}; "
-    return f"--missing {shlex.quote(f'{example:.40}')} if {example!r:.40} means a missing value; "
+    [option] = options
+    if "--decimal" in option and guess.count("float"):
+        return ""  # the numbers with the other separator would become texts
+    return f"{option} makes numbers of texts such as {next(iter(guess.texts))!r:.40}; "
+
+
+def _options_for_missing(guess: Guess) -> str:
+    """Returns the options that make missing values of all texts among numbers, as a clause; '' for too many texts."""
+    are_few = 0 < len(guess.texts) <= _MAX_LISTED_TEXTS
+    are_among_numbers = set(guess.seen) <= {"int", "float", "string", "missing"}
+    if not are_few or not are_among_numbers or max(map(len, guess.texts)) > _MAX_TEXT:
+        return ""
+    options = " ".join(f"--missing{'=' if text.startswith('-') else ' '}{shlex.quote(text)}" for text in guess.texts)
+    texts = " and ".join(map(repr, guess.texts))
+    return f"; {options} if {texts} {'means' if len(guess.texts) == 1 else 'mean'} a missing value"
 
 
 def _majority(guess: Guess) -> set[str]:

@@ -215,7 +215,7 @@ def test_values_of_no_type(tmp_path, value, kind, text):
     assert rows("jsonl", path, "--feature", "a=drop") == [{"b": 1}]
 
 
-@follows("files/infer.py:_meaning_of_text --missing", "files/infer.py:_meaning_of_text --decimal")
+@follows("files/infer.py:_options_for_missing --missing", "files/infer.py:_options_for_numbers --decimal")
 def test_texts_among_numbers(tmp_path):
     path = write(tmp_path, "in.csv", "a\n1\n2\nn/a\n")
     problem = refused("csv", path)
@@ -226,6 +226,29 @@ def test_texts_among_numbers(tmp_path):
     decimal = write(tmp_path, "decimal.csv", "a;b\n1;x\n2;y\n3,5;z\n")
     assert "; --decimal , makes numbers of texts such as '3,5'" in refused("csv", decimal, "--delimiter=;")
     assert [row["a"] for row in rows("csv", decimal, "--delimiter=;", "--decimal=,")] == [1, 2, 3.5]
+
+
+@pytest.mark.parametrize(
+    "texts", [("n/a",), ("-", "A/5 21171"), ("-1-", " ", "x;y"), ("1", "2", "3", "x" * 41), ("a", "b", "c", "d")]
+)
+def test_the_first_advice_about_texts_among_numbers_is_enough(texts, tmp_path):
+    """Followed alone, with the shell's words; texts that mean a missing value are listed if they are few, and all."""
+    numbers = list(map(str, range(9)))
+    path = write(tmp_path, "in.csv", "id,a\n" + "".join(f'0,"{text}"\n' for text in (*numbers, *texts)))
+    problem = refused("csv", path)
+    options = list(advised(problem))
+    assert options[0] == ("--feature", "a=string")
+    assert [row["a"].decode() for row in rows("csv", path, *options[0])] == [*numbers, *texts]
+    missing = [f"{option}={value}" for option, value in options if option == "--missing"]
+    assert len(missing) == (len(texts) if len(texts) < 4 else 0)
+    if missing:
+        assert [row["a"] for row in rows("csv", path, *missing)] == [*map(int, numbers), *[None] * len(texts)]
+
+
+@pytest.mark.parametrize("values", ["1,5 2,5 n/a", "1,5 2.5", "1,5 true"])
+def test_separators_are_not_proposed_where_they_leave_texts(values, tmp_path):
+    path = write(tmp_path, "in.csv", "id;a\n" + "".join(f"0;{value}\n" for value in ("1 2 3 4 " + values).split()))
+    assert "--decimal" not in refused("csv", path, "--delimiter=;")
 
 
 @follows("files/partitions.py:add --feature")

@@ -111,7 +111,8 @@ def test_texts_among_numbers_are_an_error(files, caplog):
     path = files.write("a.csv", "price,zip\n1.5,00501\nn/a,12\n2,13\n3,14\n")
     problem = files.fails("csv")
     assert f"string (1 times, first 'n/a' in {path}, line 3)" in problem
-    assert "; --missing n/a if 'n/a' means a missing value; say what it is (--feature price=string makes" in problem
+    assert "; say what it is (--feature price=string makes text of anything, --feature price=drop" in problem
+    assert "; --missing n/a if 'n/a' means a missing value; --skip_bad leaves out the rows" in problem
     assert "'zip'" not in problem  # a code, which text keeps
     assert sorted(row["price"] or 0 for row in files.read("csv", "--missing", "n/a")) == [0, 1.5, 2, 3]
     assert {row["price"] for row in files.read("csv", "--feature=price=string")} == {b"1.5", b"n/a", b"2", b"3"}
