@@ -250,8 +250,8 @@ class Parser(argparse.ArgumentParser):
 
     def _foreign_option(self) -> str:
         """Returns what to type instead of the first unknown option, ". Use `--to out`"; '' if it is not known."""
-        known = self._option_string_actions
-        unknown = [i for i, arg in enumerate(self._args) if arg[:2] == "--" and arg.partition("=")[0] not in known]
+        names = self._option_string_actions
+        unknown = [i for i, arg in enumerate(self._args) if arg[:2] == "--" and arg.partition("=")[0] not in names]
         hints = (near_option(self._args[i:], self).strip() for i in unknown)
         return next((f". {hint.removesuffix('.')}" for hint in hints if hint), "")
 

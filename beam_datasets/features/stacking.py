@@ -81,9 +81,9 @@ class Fill:
         Args:
             pick: the function that brings a nest in the structure of an example into that of the given examples.
         """
-        fill = self._replacer(self.values, pick, lambda given, value: value if given is None else given)
+        fill = self._replacer(self.values, pick, lambda value, fill: fill if value is None else value)
         wrap = self._replacer(
-            self.arrays, pick, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
+            self.arrays, pick, lambda value, _: np.asarray(value) if isinstance(value, np.generic) else value
         )
         first, *following = [part for part in (fill, self.relabeler(pick), wrap) if part is not return_unchanged] or [
             return_unchanged
@@ -97,7 +97,7 @@ class Fill:
         """
         if not self.labels:
             return return_unchanged
-        return self._replacer(self.labels, pick, lambda given, label: np.where(given == -1, label, given)[()])
+        return self._replacer(self.labels, pick, lambda labels, label: np.where(labels == -1, label, labels)[()])
 
     def _replacer(
         self, values: Mapping[str, Any], pick: Callable[[Any], Any], replace: Callable[[Any, Any], Any]
@@ -121,7 +121,7 @@ def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[
     if nest is None:
         return return_unchanged
     if not isinstance(nest, (dict, tuple)):
-        return lambda given: replace(given, nest)
+        return lambda value: replace(value, nest)
     items = nest.items() if isinstance(nest, dict) else enumerate(nest)
     parts = [
         (key, replace_child)

@@ -217,9 +217,9 @@ def _num_avi_samples(video: bytes) -> int | None:
 def _num_mp4_samples(video: bytes) -> int | None:
     """Returns the number of samples in the table of the first video track of an MP4; None if there is none."""
     is_video = False
-    left = [(0, len(video))]
-    while left:
-        position, end = left.pop()
+    ranges = [(0, len(video))]
+    while ranges:
+        position, end = ranges.pop()
         while position + 8 <= end:
             size, name = struct.unpack_from(">I4s", video, position)
             content = position + 8
@@ -230,7 +230,7 @@ def _num_mp4_samples(video: bytes) -> int | None:
             if stop < content:
                 return None
             if name in _MP4_PARENTS:
-                left += [(stop, end), (content, min(stop, end))]
+                ranges += [(stop, end), (content, min(stop, end))]
                 break
             if name == b"hdlr":
                 is_video = is_video or video[content + 8 : content + 12] == b"vide"

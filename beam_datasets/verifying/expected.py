@@ -73,7 +73,7 @@ class Expected:
         """Reads the small files of a version and compares them with each other; see `read_expected`."""
         self.directory = directory
         self._texts: dict[str, bytes | None] = {}
-        self._found: dict[str, Finding] = {}
+        self._findings: dict[str, Finding] = {}
         self.not_known: list[str] = []
         self.manifest: Manifest | None = None
         self.info: DatasetInfo | None = None
@@ -106,7 +106,7 @@ class Expected:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings, one for each file."""
-        return tuple(self._found.values())
+        return tuple(self._findings.values())
 
     @property
     def full_name(self) -> str:
@@ -180,7 +180,7 @@ class Expected:
             message: the actual and the expected state; a path of the file at its beginning is left out.
         """
         message = message.removeprefix(storage.join(self.directory, name)).lstrip(": ")
-        self._found.setdefault(name, Finding(name, None, None, kind, message))
+        self._findings.setdefault(name, Finding(name, None, None, kind, message))
 
     def _miss(self, name: str) -> None:
         """Records the finding that a file does not exist."""
@@ -245,7 +245,7 @@ class Expected:
         ]:
             names = ", ".join(unknown)
             self.not_known.append(f"what the features {names} hold: --imports the module that registers their class")
-        if catalog.FEATURES_FILE not in self._found:
+        if catalog.FEATURES_FILE not in self._findings:
             self.features = tree  # features of another version would fit no record
 
     def _with_labels(self, tree: Any, file: str) -> Any:
@@ -321,7 +321,8 @@ class Expected:
         if split_info is None or split_info.filename_template is None:
             return usual
         recorded = FilenameTemplate(dataset, split, template=split_info.filename_template.template)
-        return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else recorded
+        exists = usual.filename(0, num_shards) in (self.names or ())
+        return usual if INFO_FILE in self._findings and exists else recorded
 
     def _splits_by_name(self) -> Iterator[ExpectedSplit]:
         """Yields the splits that the names of shards in the directory show, with unknown numbers of examples."""

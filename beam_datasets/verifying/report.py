@@ -327,7 +327,7 @@ class _Shard:
         """
         if index.num_records != self.facts.num_records:
             return f"it has {index.num_records} records, but the shard has {self.facts.num_records}"
-        return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.found}"
+        return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.actual}"
 
 
 def _size_findings(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator[Finding]:

@@ -64,12 +64,12 @@ class Mismatch:
     Attributes:
         record: number in the file.
         indexed: byte where the index has it; None if the index ends before.
-        found: byte where it begins in the file.
+        actual: byte where it begins in the file.
     """
 
     record: int
     indexed: int | None
-    found: int
+    actual: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -423,7 +423,7 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
     while sum(summary.wait(0.01, may_retry=True) for summary in waiting) < len(waiting):
         assert time.monotonic() < deadline
     assert max(most) == 2
-    assert [summary.found["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]
+    assert [summary.statistics["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
         body = ""
         if all(waited) and not polls:
-            slices = {label: summary.found for label, summary in summaries.items()}
+            slices = {label: summary.statistics for label, summary in summaries.items()}
             images = pages.sample_images(*selections[0], partial(url, selections[0], "file"))
             body = content(slices, lambda label, index: url(at[label], "example", index), images)
         return show(
@@ -238,7 +238,7 @@ class PendingStatistics:
         self._ended.set()
         self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
         saved_statistics = read_saved(prepare(directory))
-        self.found: dict[str, Any] | None = (
+        self.statistics: dict[str, Any] | None = (
             None if saved_statistics is None else saved_statistics.slices.get(expression)
         )
 
@@ -250,7 +250,7 @@ class PendingStatistics:
         """
         self.asked = time.monotonic()
         with self._lock:
-            if self.found is None and not self._error and self._ended.is_set() and _FREE.acquire(blocking=False):
+            if self.statistics is None and not self._error and self._ended.is_set() and _FREE.acquire(blocking=False):
                 self.done = 0
                 self._ended.clear()
                 threading.Thread(target=self._run, daemon=True).start()
@@ -258,12 +258,12 @@ class PendingStatistics:
         if error := self._error:
             self._error = "" if may_retry else error
             raise BeamDatasetsError(error)
-        return self.found is not None
+        return self.statistics is not None
 
     def _run(self) -> None:
         """Computes the statistics, and stores the result, or the error that the next call of `wait` raises."""
         try:
-            self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
+            self.statistics = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for
             self._error = str(error)
         finally:
