@@ -7,10 +7,24 @@ format would become examples.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
 from beam_datasets.intake.image_formats import HTML, format_of
-from beam_datasets.intake.signatures import ARCHIVE, AS_CSV, POINTER, signature_of
+from beam_datasets.intake.signatures import (
+    ARCHIVE,
+    ARRAY,
+    AS_CSV,
+    AS_IMAGES,
+    AS_SOUNDS,
+    COMPRESSED,
+    DOCUMENT,
+    IMAGE,
+    POINTER,
+    SOUND,
+    TABLE,
+    signature_of,
+)
 
 HEAD_BYTES = 1 << 12  # bytes at the beginning of a file that `other_content` needs
 
@@ -20,32 +34,87 @@ _OFFICE = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetypeap
 _JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
 _DELIMITERS = ",\t;|"
 _PICKLE = re.compile(rb"\x80[\x04\x05]\x95.{6}\0\0", re.DOTALL)
+_PDF = re.compile(rb"%PDF-\d\.\d[\r\n]")
 _ARROW_STREAM = re.compile(rb"\xff\xff\xff\xff..\0\0\x10\0\0\0", re.DOTALL)
 
+_HTML_OF_SERVER = f"{HTML}, perhaps the error page of a server, instead of the file"
 
-def other_content(head: bytes) -> str:
-    r"""Returns what a file is that cannot be text, and what to do, as a clause; '' if it may be text, also compressed.
 
-    A pointer of Git LFS is text, and is recognized too.
+def other_content(head: bytes, expected: str = TABLE) -> str:
+    r"""Returns what a file is that is neither text nor of an expected kind, and what to do, as a clause; '' if unknown.
+
+    A pointer of Git LFS is text, and is recognized too. Compressed content is not recognized where text is expected.
 
     Args:
         head: the first HEAD_BYTES of the file, or all of it.
+        expected: what the file should hold, which decides the advice: TABLE, also for text; IMAGE or SOUND.
 
     >>> other_content(b"PAR1\x15\x04"), other_content(b"PAR1,x")
     ('a Parquet file. Build it as one: `beam-datasets build parquet`', '')
+    >>> other_content(b"\x93NUMPY\x01"), other_content(b"\x93NUMPY\x01", IMAGE)
+    ('a NumPy array. Write it as Parquet', 'a NumPy array. Save its pixels as PNG')
     """
+    content = _content_of(head)
+    if content is None and expected != TABLE:
+        content = _content_without_pixels_or_samples(head)
+    if content is None or content.kind == expected != TABLE:
+        return ""
+    advice = _ADVICE.get((expected, content.kind), content.advice)
+    if content.kind == TABLE and expected != TABLE:
+        advice = f"Leave it out, or {advice[0].lower()}{advice[1:]}"
+    return f"{content.description}. {advice}"
+
+
+class _Content(NamedTuple):
+    """A format that is recognized by its first bytes: see `Signature`."""
+
+    description: str
+    kind: str
+    advice: str
+
+
+_ADVICE = {
+    (IMAGE, ARRAY): "Save its pixels as PNG",
+    (SOUND, ARRAY): "Save its samples as WAV",
+    (IMAGE, DOCUMENT): "Save its pictures as PNG or JPEG",
+    (SOUND, DOCUMENT): "Leave it out",
+}
+"""(what is expected, kind of the file) -> what to do, where it is not the advice for text."""
+_RIFF = {
+    b"WAVE": _Content("a sound (WAV)", SOUND, AS_SOUNDS),
+    b"WEBP": _Content("an image (WebP)", IMAGE, AS_IMAGES),
+}
+
+
+def _content_of(head: bytes) -> _Content | None:
+    """Returns the format of content that cannot be text, or is a pointer of Git LFS; None if it is unknown."""
     signature = signature_of(head)
     if signature and signature.kind == POINTER and len(head) < _MAX_POINTER:
-        return f"{signature.name}. Get the file: `git lfs pull`"
+        return _Content(signature.name, POINTER, "Get the file: `git lfs pull`")
     if signature and signature.kind == ARCHIVE and head[30:].startswith(_OFFICE):
-        return f"an Excel or other Office document. {AS_CSV}"
-    if signature and signature.advice and (_CONTROL.search(head, 0, 64) or not signature.prefix.isascii()):
-        return f"{signature.description}. {signature.advice}"
+        return _Content("an Excel or other Office document", DOCUMENT, AS_CSV)
+    has_control = bool(_CONTROL.search(head, 0, 64))
+    if signature and signature.advice and (has_control or not signature.prefix.isascii()):
+        return _Content(signature.description, signature.kind, signature.advice)
+    if _PDF.match(head):
+        return _Content("a PDF document", DOCUMENT, "Extract its text, or its tables as CSV")
+    if head[:4] == b"RIFF" and has_control and head[8:12] in _RIFF:
+        return _RIFF[head[8:12]]
     if len(head) > HEADER.size and not find_signature_problem(head):
-        return "a TFRecord file. Build it as one: `beam-datasets build tfrecord`"
+        return _Content("a TFRecord file", TABLE, "Build it as one: `beam-datasets build tfrecord`")
     if _ARROW_STREAM.match(head):
-        return "an Arrow IPC stream. Write it as Parquet"
-    return "a Python pickle. Write it as Parquet" if _PICKLE.match(head) else ""
+        return _Content("an Arrow IPC stream", TABLE, "Write it as Parquet")
+    return _Content("a Python pickle", ARRAY, "Write it as Parquet") if _PICKLE.match(head) else None
+
+
+def _content_without_pixels_or_samples(head: bytes) -> _Content | None:
+    """Returns the format of a compressed file or an HTML page, where an image or a sound is expected; or None."""
+    signature = signature_of(head)
+    if signature and signature.kind == COMPRESSED:
+        return _Content(signature.name, COMPRESSED, "Decompress it")
+    if format_of(head) == HTML:
+        return _Content(_HTML_OF_SERVER, POINTER, "Get the file again")
+    return None
 
 
 def text_format(head: bytes) -> str:
@@ -62,7 +131,7 @@ def text_format(head: bytes) -> str:
     if _CONTROL.search(head) or "\ufffd" in text or len(text.encode()) + 4 < len(head):
         return ""
     if format_of(head) == HTML:
-        return f"{HTML}, perhaps the error page of a server, instead of the file. Get the file again"
+        return f"{_HTML_OF_SERVER}. Get the file again"
     if _JSON.match(text):
         return "JSON. Build it as such: `beam-datasets build jsonl`"
     if text.startswith(("{", "[")):

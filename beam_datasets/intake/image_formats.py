@@ -11,6 +11,8 @@ from beam_datasets.intake.signatures import signature_of
 PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "PPM"
 HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
 HTML = "an HTML page"
+AVI, MP4 = "AVI", "a video (MP4)"
+VIDEOS = (AVI, MP4, "a Matroska or WebM file")
 
 READABLE = (PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM)
 """Formats whose files a dataset stores unchanged; images of other formats are stored as pixels."""
@@ -81,7 +83,7 @@ def format_of(data: bytes) -> str:
     if data[:4] in _ICONS and data[4:6] != b"\0\0":
         return _ICONS[data[:4]]
     if data[:4] == b"RIFF":
-        return {b"WEBP": WEBP, b"WAVE": "WAV", b"AVI ": "AVI"}.get(data[8:12], "")
+        return {b"WEBP": WEBP, b"WAVE": "WAV", b"AVI ": AVI}.get(data[8:12], "")
     if data[4:8] == b"ftyp":
         return _media_format(data)
     if _PPM.match(data):
@@ -105,7 +107,7 @@ def _media_format(data: bytes) -> str:
     names = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
     if AVIF in names and data[8:12] in (b"mif1", b"msf1"):  # major brands that AVIF shares with HEIC
         return AVIF
-    return names[0] if names else "a video (MP4)"
+    return names[0] if names else MP4
 
 
 def _is_targa(data: bytes) -> bool:

@@ -56,9 +56,10 @@ def image_problem(data: bytes, expected: str = "", advice: str = "convert it to 
         return "expected an image, got an empty file"
     signature = signature_of(data)
     is_image = signature is not None and signature.kind == IMAGE
-    if not is_image and (other := other_content(data[:HEAD_BYTES])):
+    if not is_image and (other := other_content(data[:HEAD_BYTES], IMAGE)):
         return f"expected {expected or 'an image'}, got {other}"
     if kind := format_of(data):
+        advice = "save its frames as PNG" if kind in formats.VIDEOS else advice
         return f"expected {expected or 'an image that can be decoded exactly'}, got {kind}; {advice}"
     return f"not an image (it begins with {data[:12]!r})"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-IMAGE, SOUND, TABLE, ARCHIVE, COMPRESSED, DOCUMENT, POINTER = (
+IMAGE, SOUND, TABLE, ARRAY, ARCHIVE, COMPRESSED, DOCUMENT, POINTER = (
     "image",
     "sound",
     "table",
+    "array",
     "archive",
     "compressed",
     "document",
@@ -21,7 +22,8 @@ PARQUET_PREFIX = b"PAR1"
 AS_CSV = "Save it as CSV"
 _AS_PARQUET = "Write it as Parquet"
 _UNPACK = "Unpack it, and give the files in it"
-_AS_IMAGES = "Build images by their folders: `beam-datasets build image_folder`"
+AS_IMAGES = "Build images by their folders: `beam-datasets build image_folder`"
+AS_SOUNDS = "Build sounds by their folders: `beam-datasets build sound_folder`"
 
 
 class Signature(NamedTuple):
@@ -30,8 +32,8 @@ class Signature(NamedTuple):
     Attributes:
         prefix: the bytes.
         name: name of the format, such as `PNG`, or a description, such as `a zip archive`.
-        kind: IMAGE, SOUND, TABLE, ARCHIVE, COMPRESSED, DOCUMENT or POINTER.
-        advice: what to do with such a file where text is expected; '' if a text may begin with the prefix.
+        kind: IMAGE, SOUND, TABLE, ARRAY, ARCHIVE, COMPRESSED, DOCUMENT or POINTER.
+        advice: what to do with such a file where text or a table is expected; '' if a text may begin with the prefix.
     """
 
     prefix: bytes
@@ -41,53 +43,55 @@ class Signature(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The format as a noun phrase: `an image (PNG)` with `advice`, otherwise `name`: `GIF`, `a zip archive`."""
-        return f"an image ({self.name})" if self.kind == IMAGE and self.advice else self.name
+        """The format as a noun phrase: `an image (PNG)` with `advice`, otherwise `name`: `BMP`, `a zip archive`."""
+        if self.kind not in (IMAGE, SOUND) or not self.advice or self.name.startswith(("a ", "an ")):
+            return self.name
+        return f"{'an image' if self.kind == IMAGE else 'a sound'} ({self.name})"
 
 
 SIGNATURES = (
-    Signature(PNG_PREFIX, "PNG", IMAGE, _AS_IMAGES),
-    Signature(JPEG_PREFIX, "JPEG", IMAGE, _AS_IMAGES),
-    Signature(b"\xff\xd8\xff\xf7", "JPEG-LS", IMAGE),
-    Signature(b"GIF87a", "GIF", IMAGE),
-    Signature(b"GIF89a", "GIF", IMAGE),
+    Signature(PNG_PREFIX, "PNG", IMAGE, AS_IMAGES),
+    Signature(JPEG_PREFIX, "JPEG", IMAGE, AS_IMAGES),
+    Signature(b"\xff\xd8\xff\xf7", "JPEG-LS", IMAGE, AS_IMAGES),
+    Signature(b"GIF87a", "GIF", IMAGE, AS_IMAGES),
+    Signature(b"GIF89a", "GIF", IMAGE, AS_IMAGES),
     Signature(b"BM", "BMP", IMAGE),
-    Signature(b"II\xbc\x01", "JPEG XR", IMAGE),
-    Signature(b"II*\0\x10\0\0\0CR", "a Canon raw file (CR2)", IMAGE),
-    Signature(b"IIRO", "an Olympus raw file (ORF)", IMAGE),
-    Signature(b"IIRS", "an Olympus raw file (ORF)", IMAGE),
-    Signature(b"MMOR", "an Olympus raw file (ORF)", IMAGE),
-    Signature(b"IIU\0", "a Panasonic raw file (RW2)", IMAGE),
-    Signature(b"FUJIFILMCCD-RAW", "a Fujifilm raw file (RAF)", IMAGE),
-    Signature(b"FOVb", "a Sigma raw file (X3F)", IMAGE),
-    Signature(b"II*\0", "TIFF", IMAGE),
-    Signature(b"MM\0*", "TIFF", IMAGE),
-    Signature(b"II+\0", "TIFF", IMAGE),
-    Signature(b"MM\0+", "TIFF", IMAGE),
+    Signature(b"II\xbc\x01", "JPEG XR", IMAGE, AS_IMAGES),
+    Signature(b"II*\0\x10\0\0\0CR", "a Canon raw file (CR2)", IMAGE, AS_IMAGES),
+    Signature(b"IIRO", "an Olympus raw file (ORF)", IMAGE, AS_IMAGES),
+    Signature(b"IIRS", "an Olympus raw file (ORF)", IMAGE, AS_IMAGES),
+    Signature(b"MMOR", "an Olympus raw file (ORF)", IMAGE, AS_IMAGES),
+    Signature(b"IIU\0", "a Panasonic raw file (RW2)", IMAGE, AS_IMAGES),
+    Signature(b"FUJIFILMCCD-RAW", "a Fujifilm raw file (RAF)", IMAGE, AS_IMAGES),
+    Signature(b"FOVb", "a Sigma raw file (X3F)", IMAGE, AS_IMAGES),
+    Signature(b"II*\0", "TIFF", IMAGE, AS_IMAGES),
+    Signature(b"MM\0*", "TIFF", IMAGE, AS_IMAGES),
+    Signature(b"II+\0", "TIFF", IMAGE, AS_IMAGES),
+    Signature(b"MM\0+", "TIFF", IMAGE, AS_IMAGES),
     Signature(b"\xff\x0a", "JPEG XL", IMAGE),
-    Signature(b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL", IMAGE),
-    Signature(b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000", IMAGE),
-    Signature(b"\xff\x4f\xff\x51", "JPEG 2000", IMAGE),
-    Signature(b"icns", "ICNS", IMAGE),
-    Signature(b"DDS ", "DDS", IMAGE),
+    Signature(b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL", IMAGE, AS_IMAGES),
+    Signature(b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000", IMAGE, AS_IMAGES),
+    Signature(b"\xff\x4f\xff\x51", "JPEG 2000", IMAGE, AS_IMAGES),
+    Signature(b"icns", "ICNS", IMAGE, AS_IMAGES),
+    Signature(b"DDS ", "DDS", IMAGE, AS_IMAGES),
     Signature(b"P7\n", "PAM", IMAGE),
     Signature(b"P7 332", "XV thumbnail", IMAGE),
-    Signature(b"8BPS", "PSD", IMAGE),
-    Signature(b"gimp xcf", "XCF", IMAGE),
-    Signature(b"qoif", "QOI", IMAGE),
+    Signature(b"8BPS", "PSD", IMAGE, AS_IMAGES),
+    Signature(b"gimp xcf", "XCF", IMAGE, AS_IMAGES),
+    Signature(b"qoif", "QOI", IMAGE, AS_IMAGES),
     Signature(b"\x01\xda", "SGI", IMAGE),
-    Signature(b"\x59\xa6\x6a\x95", "SUN", IMAGE),
-    Signature(b"\x76\x2f\x31\x01", "OpenEXR", IMAGE),
+    Signature(b"\x59\xa6\x6a\x95", "SUN", IMAGE, AS_IMAGES),
+    Signature(b"\x76\x2f\x31\x01", "OpenEXR", IMAGE, AS_IMAGES),
     Signature(b"#?RADIANCE", "Radiance HDR", IMAGE),
     Signature(b"#?RGBE", "Radiance HDR", IMAGE),
     Signature(b"SIMPLE  =", "FITS", IMAGE),
-    Signature(b"BPG\xfb", "BPG", IMAGE),
-    Signature(b"FLIF", "FLIF", IMAGE),
-    Signature(b"farbfeld", "farbfeld", IMAGE),
-    Signature(b"\x8aMNG", "MNG", IMAGE),
-    Signature(b"\x8bJNG", "JNG", IMAGE),
-    Signature(b"AT&TFORM", "DjVu", IMAGE),
-    Signature(b"\xabKTX", "KTX", IMAGE),
+    Signature(b"BPG\xfb", "BPG", IMAGE, AS_IMAGES),
+    Signature(b"FLIF", "FLIF", IMAGE, AS_IMAGES),
+    Signature(b"farbfeld", "farbfeld", IMAGE, AS_IMAGES),
+    Signature(b"\x8aMNG", "MNG", IMAGE, AS_IMAGES),
+    Signature(b"\x8bJNG", "JNG", IMAGE, AS_IMAGES),
+    Signature(b"AT&TFORM", "DjVu", IMAGE, AS_IMAGES),
+    Signature(b"\xabKTX", "KTX", IMAGE, AS_IMAGES),
     Signature(b"\xd7\xcd\xc6\x9a", "WMF", IMAGE),
     Signature(b"%!PS", "PostScript", IMAGE),
     Signature(b"\xc5\xd0\xd3\xc6", "PostScript", IMAGE),
@@ -110,8 +114,8 @@ SIGNATURES = (
     Signature(b"ORC", "an ORC file", TABLE, _AS_PARQUET),
     Signature(b"Obj\x01", "an Avro file", TABLE, _AS_PARQUET),
     Signature(b"SQLite format 3\0", "an SQLite database", TABLE, "Write its tables as CSV or Parquet"),
-    Signature(b"\x93NUMPY", "a NumPy array", TABLE, _AS_PARQUET),
-    Signature(b"\x89HDF\r\n\x1a\n", "an HDF5 file", TABLE, _AS_PARQUET),
+    Signature(b"\x93NUMPY", "a NumPy array", ARRAY, _AS_PARQUET),
+    Signature(b"\x89HDF\r\n\x1a\n", "an HDF5 file", ARRAY, _AS_PARQUET),
     Signature(b"PK\x03\x04", "a zip archive", ARCHIVE, _UNPACK),
     Signature(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", ARCHIVE, _UNPACK),
     Signature(b"Rar!\x1a\x07", "a RAR archive", ARCHIVE, _UNPACK),
@@ -119,18 +123,18 @@ SIGNATURES = (
     Signature(BZIP2_PREFIX, "a bzip2 file", COMPRESSED),
     Signature(XZ_PREFIX, "an xz file", COMPRESSED),
     Signature(ZSTD_PREFIX, "a zstd file", COMPRESSED),
-    Signature(b"ID3", "MP3", SOUND),
-    Signature(b"OggS", "Ogg", SOUND),
-    Signature(b"fLaC", "FLAC", SOUND),
-    Signature(b".snd", "an AU file", SOUND),
-    Signature(b"caff", "a CAF file", SOUND),
-    Signature(b"NIST_1A\n", "a NIST SPHERE file", SOUND),
-    Signature(b"wvpk", "a WavPack file", SOUND),
-    Signature(b"MAC \x96", "a Monkey's Audio file", SOUND),
-    Signature(b"MAC \x8c", "a Monkey's Audio file", SOUND),
-    Signature(b"#!AMR", "an AMR file", SOUND),
-    Signature(b"0&\xb2u", "a Windows Media file", SOUND),
-    Signature(b"BW64", "a BW64 file", SOUND),
+    Signature(b"ID3", "MP3", SOUND, AS_SOUNDS),
+    Signature(b"OggS", "Ogg", SOUND, AS_SOUNDS),
+    Signature(b"fLaC", "FLAC", SOUND, AS_SOUNDS),
+    Signature(b".snd", "an AU file", SOUND, AS_SOUNDS),
+    Signature(b"caff", "a CAF file", SOUND, AS_SOUNDS),
+    Signature(b"NIST_1A\n", "a NIST SPHERE file", SOUND, AS_SOUNDS),
+    Signature(b"wvpk", "a WavPack file", SOUND, AS_SOUNDS),
+    Signature(b"MAC \x96", "a Monkey's Audio file", SOUND, AS_SOUNDS),
+    Signature(b"MAC \x8c", "a Monkey's Audio file", SOUND, AS_SOUNDS),
+    Signature(b"#!AMR", "an AMR file", SOUND, AS_SOUNDS),
+    Signature(b"0&\xb2u", "a Windows Media file", SOUND, AS_SOUNDS),
+    Signature(b"BW64", "a BW64 file", SOUND, AS_SOUNDS),
     Signature(b"\x1aE\xdf\xa3", "a Matroska or WebM file", SOUND),
     Signature(b"\xff\xf1", "an AAC file", SOUND),
     Signature(b"\xff\xf9", "an AAC file", SOUND),

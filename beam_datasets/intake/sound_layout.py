@@ -95,7 +95,7 @@ def _unknown_sound_problem(data: bytes, head: bytes) -> str:
     signature = signature_of(head)
     description = signature.name if signature and signature.kind == SOUND else ""
     description = description or ("an MPEG-4 file (such as AAC)" if head[4:8] == b"ftyp" else "")
-    other = "" if description else other_content(data[:HEAD_BYTES])
+    other = "" if description else other_content(data[:HEAD_BYTES], SOUND)
     if other:
         return f"expected a sound, got {other}"
     description = description or f"a file that begins with {head!r}"

@@ -334,7 +334,7 @@ def moving(form):
     "data, shape, problem",
     [
         (b"", (None, None, 3), "expected an image, got an empty file"),
-        (b"<html>", (None, None, 3), "expected PNG, JPEG, GIF, .* got an HTML page; decode it and give its pixels"),
+        (b"<html>", (None, None, 3), "expected PNG, JPEG, GIF, .* got an HTML page, .*. Get the file again"),
         (png(RGB)[:-4], (None, None, 3), "a damaged image: PNG: the file ends at byte 74"),
         (png(RGB).replace(b"IDAT", b"IDAU"), (None, None, 3), "a damaged image: PNG: the chunk IDAU .* wrong checksum"),
         (saved(Pillow.fromarray(RGB), "JPEG")[:-2], (None, None, 3), "a damaged image: JPEG: the file ends at byte"),

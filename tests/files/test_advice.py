@@ -278,6 +278,7 @@ def content_of_parquet():
         ("csv", "a.csv", content_of_parquet()),
         ("text_lines", "a.txt", frame(serialize({"id": [1]}))),
         ("text_lines", "label/a.png", content_of_png()),
+        ("text_lines", "label/a.wav", encoded()),
         ("csv", "a.csv", b'{"id": 1, "name": "x"}\n{"id": 2, "name": "y"}\n'),
         ("csv", "a.csv", b'[\n {"id": 1},\n {"id": 2}\n]\n'),
         ("jsonl", "a.jsonl", b"id,name\n1,x\n2,y\n"),
@@ -287,13 +288,14 @@ def content_of_parquet():
         ("tfrecord", "a.tfrecord", b"id|name\n1|x\n2|y\n"),
         ("tfrecord", "a.tfrecord", b'[{"id": 1}]'),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 @follows(
     "files/csv.py:_check_is_header beam-datasets build jsonl`;",
     "intake/signatures.py: beam-datasets build image_folder`",
+    "intake/signatures.py: beam-datasets build sound_folder`",
     "intake/signatures.py: beam-datasets build parquet`",
-    "intake/contents.py:other_content beam-datasets build tfrecord`",
+    "intake/contents.py:_content_of beam-datasets build tfrecord`",
     "intake/contents.py:text_format --delimiter",
     "intake/contents.py:text_format beam-datasets build csv{}`",
     "intake/contents.py:text_format beam-datasets build jsonl`",
@@ -302,6 +304,6 @@ def test_a_file_of_another_format(kind, name, content, tmp_path):
     path = write(tmp_path, name, content)
     [command] = re.findall(r"`beam-datasets build (.*?)`", refused(kind, path))
     other_kind, *given = shlex.split(command)
-    found = rows(other_kind, tmp_path if other_kind == "image_folder" else path, *given)
+    found = rows(other_kind, tmp_path if other_kind.endswith("_folder") else path, *given)
     assert other_kind != kind
-    assert other_kind == "image_folder" or found[0]["id"] == 1
+    assert other_kind.endswith("_folder") or found[0]["id"] == 1

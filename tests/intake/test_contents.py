@@ -82,6 +82,8 @@ def test_text_of_another_format(what, tmp_path):
 @example("SQLite format 3,x\n")
 @example("version,https\n")
 @example("RIFF,WAVE\n")
+@example("GIF89a,b\n1,2\n")
+@example("%PDF-1.7,b\n1,2\n")
 def test_text_is_text(text):
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le"):
         assert other_content(text.encode(encoding)[:HEAD_BYTES]) == ""
@@ -133,9 +135,50 @@ def test_a_signature_is_recognized_wherever_a_file_is_expected(signature):
     if signature.kind == signatures.SOUND and signature.name not in KINDS and signature.name != "Ogg":
         with pytest.raises(InputError, match=f"got {re.escape(signature.name)}. Convert it"):
             layout_of(content)
-    if signature.kind in (signatures.TABLE, signatures.ARCHIVE, signatures.POINTER):
-        with pytest.raises(InputError, match=f"^expected PNG, .*, got {re.escape(other_content(content))}$"):
+    if signature.kind in (signatures.TABLE, signatures.ARRAY, signatures.ARCHIVE, signatures.POINTER):
+        other = re.escape(other_content(content, signatures.IMAGE))
+        with pytest.raises(InputError, match=f"^expected PNG, .*, got {other}$"):
             check_image(content)
+
+
+@pytest.mark.parametrize("what", CONTENTS)
+def test_advice_fits_what_is_expected(what):
+    """Text, tables and records are written as other tables; pixels and samples as images and sounds."""
+    content = CONTENTS[what]
+    advice = {kind: other_content(content, kind) for kind in (signatures.TABLE, signatures.IMAGE, signatures.SOUND)}
+    assert all(text.startswith(what.partition(".")[0]) for text in advice.values())
+    for kind in (signatures.IMAGE, signatures.SOUND):
+        assert not re.search(r"\. (Write it|Save it) as (Parquet|CSV)", advice[kind])
+    with pytest.raises(InputError, match=re.escape(f"got {advice[signatures.SOUND]}")):
+        layout_of(content)
+
+
+@pytest.mark.parametrize(
+    "content, kind, advice",
+    [
+        (CONTENTS["a NumPy array"], signatures.IMAGE, "a NumPy array. Save its pixels as PNG"),
+        (CONTENTS["a NumPy array"], signatures.SOUND, "a NumPy array. Save its samples as WAV"),
+        (CONTENTS["a Python pickle"], signatures.IMAGE, "a Python pickle. Save its pixels as PNG"),
+        (CONTENTS["an Avro file"], signatures.IMAGE, "an Avro file. Leave it out, or write it as Parquet"),
+        (zipped("[Content_Types].xml"), signatures.IMAGE, "Office document. Save its pictures as PNG or JPEG"),
+        (b"\x1f\x8b\x08\0" + bytes(30), signatures.IMAGE, "a gzip file. Decompress it"),
+        (b"fLaC\0\0\0\x22" + bytes(34), signatures.IMAGE, "a sound (FLAC). Build sounds by their folders: "),
+        (b"fLaC\0\0\0\x22" + bytes(34), signatures.TABLE, "a sound (FLAC). Build sounds by their folders: "),
+        (b"RIFF\x24\0\0\0WAVEfmt ", signatures.TABLE, "a sound (WAV). Build sounds by their folders: "),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", signatures.TABLE, "an image (WebP). Build images by their folders: "),
+        (b"\xff\xd8\xff\xf7\0\x0b\x08", signatures.TABLE, "an image (JPEG-LS). Build images by their folders: "),
+        (b"II*\0\x08\0\0\0", signatures.SOUND, "an image (TIFF). Build images by their folders: "),
+        (b"%PDF-1.7\n%\xe2\xe3", signatures.TABLE, "a PDF document. Extract its text, or its tables as CSV"),
+        (b"<!DOCTYPE html>\n<html>", signatures.SOUND, "instead of the file. Get the file again"),
+    ],
+)
+def test_advice_for_a_file_of_another_kind(content, kind, advice):
+    assert advice in other_content(content, kind)
+
+
+def test_a_video_is_no_image():
+    with pytest.raises(InputError, match=r"got a video \(MP4\); save its frames as PNG"):
+        check_image(b"\0\0\0\x18ftypisom\0\0\2\0isomiso2")
 
 
 def test_signatures_are_listed_once():

@@ -221,9 +221,9 @@ def test_raw_files_of_cameras_are_not_their_previews():
 )
 def test_other_formats_are_named(data, name):
     assert format_of(data).startswith(name)
-    with pytest.raises(
-        InputError, match=r"^expected PNG, JPEG, .* or PPM, got .*; decode it and give its pixels, or convert it to PNG"
-    ):
+    ways = {"an HTML page": r"\. Get the file again", "a video (MP4)": "; save its frames as PNG"}
+    way = ways.get(name, "; decode it and give its pixels, or convert it to PNG")
+    with pytest.raises(InputError, match=rf"^expected PNG, JPEG, .* or PPM, got .*{way}$"):
         check_image(data)
 
 
