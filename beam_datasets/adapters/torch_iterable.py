@@ -14,6 +14,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     check_divider,
     check_loader,
     has_length,
+    warn_of_filled_batches,
     warn_of_lightning,
 )
 from beam_datasets.adapters.torch_passes import Passes
@@ -145,11 +146,14 @@ class Divided:
         num_workers, batch_size, drop_last = torch_workers.inspect_calling_loader()
         if num_workers < 2 or batch_size is None:
             return self._count_items(ranks.rank, ranks.num_ranks)
-        counts = [
-            self._count_items(worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks)
-            for worker in range(num_workers)
-        ]
-        return batch_size * sum(count // batch_size if drop_last else -(-count // batch_size) for count in counts)
+        counts = self._count_items_of_workers(ranks, num_workers)
+        step_size = batch_size * callers.count_blocks_of_divider()
+        return step_size * sum(count // step_size if drop_last else -(-count // step_size) for count in counts)
+
+    def _count_items_of_workers(self, ranks: Ranks, num_workers: int) -> list[int]:
+        """Returns the number of items that each DataLoader worker of a rank reads in an epoch."""
+        first, count = ranks.rank, num_workers * ranks.num_ranks
+        return [self._count_items(worker * ranks.num_ranks + first, count) for worker in range(num_workers)]
 
     def _count_items(self, index: int, count: int) -> int:
         """Returns the number of items of a share in an epoch.
@@ -158,9 +162,12 @@ class Divided:
             index: the index of the share, in [0, count).
             count: the number of shares, which is that of all workers of all ranks.
         """
-        return len(
-            self._dataset._divided(self._dataset._share(index, count, self._block), self._build_even(self._dataset))
-        )
+        share = self._dataset._share(index, count, self._block_of_worker())
+        return len(self._dataset._divided(share, self._build_even(self._dataset)))
+
+    def _block_of_worker(self) -> int | None:
+        """Returns the number of consecutive items of a worker, which Accelerate divides among ranks, or None."""
+        return self._block and self._block * callers.count_blocks_of_divider()
 
     def _build_even(self, dataset: Dataset) -> Even | None:
         """Returns the `Even` that gives all ranks the same number of items; None if `even` was not given."""
@@ -209,6 +216,9 @@ class Divided:
         if worker == 0 and self._passes.claim_announcement():
             LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)
+            if has_length(self._dataset):
+                counts = self._count_items_of_workers(ranks, num_workers)
+                warn_of_filled_batches(self._dataset, counts)
             warn_of_lightning(self._dataset, self._fit_loop)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
@@ -280,9 +290,9 @@ class Divided:
         """
         begin = self._state_at_beginning(self._passes.number) if start is None else start
         dataset = dataset_at_state(self._dataset, begin)
-        block = self._block and self._block * callers.count_blocks_of_divider()
+        whole_share = dataset._share(index, count, self._block_of_worker())
         start_state, num_taken, share = resume_share(
-            begin, dataset, dataset._share(index, count, block), self._num_ranks, has_block=self._block is not None
+            begin, dataset, whole_share, self._num_ranks, has_block=self._block is not None
         )
         share_dataset = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
         return _ShareIterator(share_dataset, share, start_state, num_taken, self._even is not None, is_worker=is_worker)

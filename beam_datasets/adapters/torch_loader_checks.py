@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters import torch_workers
@@ -40,6 +41,31 @@ def check_divider(dataset: Any) -> None:
             "batch_size=None by its batch size. For the batches of a dataset, expected "
             "DataLoaderConfiguration(dispatch_batches=True). Or leave batch() out, and give as_torch(block=...) "
             "and the DataLoader the batch size."
+        )
+
+
+def warn_of_filled_batches(dataset: Any, counts: Iterable[int]) -> None:
+    """Logs a warning if Accelerate, which divides the examples, fills up last batches with the first examples.
+
+    The process of rank 0 logs it.
+
+    Args:
+        dataset: the dataset, for the text.
+        counts: the number of examples that each DataLoader worker reads in an epoch, for all ranks together.
+    """
+    shard = find_dividing_shard()
+    if shard is None or shard.drop_last or shard.batch_size is None or shard.process_index:
+        return
+    examples_per_step = shard.batch_size * (1 if shard.split_batches else shard.num_processes)
+    num_repeated = sum(-count % examples_per_step for count in counts)
+    if num_repeated:
+        LOGGER.warning(
+            "%r: Accelerate divides the examples, and fills up the last batches with %d examples from the beginning. "
+            "gather_for_metrics() and evaluate() count these twice. For metrics of each example once, use "
+            "DataLoaderConfiguration(dispatch_batches=True); to train without them, as_torch(even='drop', block=%d).",
+            dataset,
+            num_repeated,
+            shard.batch_size,
         )
 
 

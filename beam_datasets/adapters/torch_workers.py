@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Hashable, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+from beam_datasets.adapters.callers import find_dividing_shard
 from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
@@ -34,9 +36,13 @@ def inspect_calling_loader() -> tuple[int, int | None, bool]:
     PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
 
     Returns:
-        (0, None, False) if the caller is not a DataLoader.
+        (0, None, False) if the caller is neither a DataLoader nor an `IterableDatasetShard` that a DataLoader reads.
     """
-    caller = sys._getframe(2).f_locals.get("self")
+    frame: FrameType | None = sys._getframe(2)
+    shard = find_dividing_shard()
+    if frame is not None and shard is not None and frame.f_locals.get("self") is shard:
+        frame = frame.f_back  # the `len()` of a DataLoader calls that of the shard
+    caller = frame and frame.f_locals.get("self")
     torch_data = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
     if torch_data is None or not isinstance(caller, torch_data.DataLoader):
         return 0, None, False

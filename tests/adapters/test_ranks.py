@@ -53,13 +53,17 @@ def test_a_dataset_that_is_made_before_there_are_ranks(torch, tmp_path, dataset,
 @pytest.mark.parametrize(
     "way, num_workers", [("default", 0), ("default", 1), ("dispatch", 0), ("shard", 0), ("shard", 1)]
 )
-def test_accelerate_divides_alone(torch, tmp_path, dataset, way, num_workers):
+def test_accelerate_divides_alone(torch, tmp_path, dataset, way, num_workers, capfd):
+    """Each example is read, and those that it reads twice without dispatching are announced."""
     needed("accelerate")
     first, second = read(way, tmp_path, num_workers)
     expected = sorted(example["idx"].item() for example in dataset)
     # Each rank gets whole batches of the same number, which Accelerate fills up with examples from the beginning.
     assert set(first + second) == set(expected)
-    assert len(first + second) - len(expected) < 16
+    num_repeated = len(first + second) - len(expected)
+    assert num_repeated < 16
+    warning = f"fills up the last batches with {num_repeated} examples from the beginning"
+    assert (way == "shard" and num_repeated > 0) == (warning in capfd.readouterr().err)
     assert abs(len(first) - len(second)) <= 4
 
 
@@ -75,9 +79,32 @@ def test_batches_of_accelerate_are_those_of_the_order(torch, dataset, monkeypatc
         shard = accelerate.IterableDatasetShard(dataset.as_torch(block=2), 2, num_processes=2, process_index=rank)
         loader = torch.utils.data.DataLoader(shard, batch_size=2, num_workers=num_workers)
         ranks.append([batch["idx"].tolist() for batch in loader])
+        assert len(loader) == len(ranks[-1])
     steps = [number for batches in zip(*ranks) for batch in batches for number in batch]
     order = [example["idx"].item() for example in dataset]
     assert steps[: len(order)] == order
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("block", [None, 4])
+@pytest.mark.parametrize("num_workers", [0, 2, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_length_of_what_accelerate_divides(torch, dataset, monkeypatch, caplog, block, num_workers, drop_last):
+    """It is the number of batches, also where each worker fills up its last ones; the warning has the number."""
+    accelerate = needed("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    numbers = []
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        divided = dataset.as_torch(block=block)
+        shard = accelerate.IterableDatasetShard(divided, 4, drop_last, num_processes=2, process_index=rank)
+        loader = torch.utils.data.DataLoader(shard, batch_size=4, num_workers=num_workers, drop_last=drop_last)
+        batches = [batch["idx"].tolist() for batch in loader]
+        assert len(loader) == len(batches)
+        numbers += [number for batch in batches for number in batch]
+    if num_workers == 0:  # workers log in their own processes
+        expected = f"fills up the last batches with {len(numbers) - len(dataset)} examples"
+        assert (not drop_last) == (expected in caplog.text)
 
 
 def test_batches_that_accelerate_cannot_divide(torch, dataset):
