@@ -12,6 +12,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
 from beam_datasets.intake.limits import MAX_LIST, check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from beam_datasets.intake.parquet_rows import UnknownLevelsError, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 
@@ -283,11 +285,12 @@ class ParquetContent:
                     start = max(0, start - batch.num_rows)
 
     def _values_per_row(self, group: int, names: Sequence[str]) -> int:
-        """Returns how many values a row of a row group has on average, in all columns of these names together.
+        """Returns how many values a row has in all columns of these names together, on average or in the longest row.
+
+        The longest row counts if the row group has so many values that a few of its rows might not fit in memory.
 
         Raises:
-            InputError: a column has more values a row, on average, than the limit; a few bytes can declare 2^31 equal
-                values.
+            InputError: a column has more values in a row than the limit; a few bytes can declare 2^31 equal values.
         """
         leaves = [
             (leaf, chunk.num_values) for leaf, chunk in zip(self.leaves, self._declared_chunks[group]) if leaf in names
@@ -298,7 +301,54 @@ class ParquetContent:
                 f"{self.path}, row group {group}, column {name!r}: a row has {num_values // num_rows} values on average"
             )
             check_num_elements(num_values // num_rows, MAX_LIST, problem)
-        return int(sum(num_values for _, num_values in leaves) // num_rows)
+        average = int(sum(num_values for _, num_values in leaves) // num_rows)
+        return max(average, self._longest_row(group, names))
+
+    def _longest_row(self, group: int, names: Sequence[str]) -> int:
+        """Returns the number of values in the longest row of columns with so many that one row might exceed the limit.
+
+        Rows that are empty or short hide a long one in the average. The repetition levels of such columns are read
+        twice; the row groups of most files have fewer values than the limit. Returns 0 for these.
+
+        Raises:
+            InputError: a row has more values than the limit; or the levels cannot be read, and it might have; or the
+                pages of a column have more values than the footer declares.
+        """
+        longest_of_all, num_rows = 0, self.groups[group]
+        for leaf, (name, chunk) in enumerate(zip(self.leaves, self._declared_chunks[group])):
+            max_level = self._file.schema.column(leaf).max_repetition_level
+            if name not in names or not max_level or chunk.is_encrypted:
+                continue
+            location = f"{self.path}, row group {group}, column {name!r}"
+            self._check_pages(chunk, location)
+            if chunk.num_values - num_rows < MAX_LIST:
+                continue
+            longest, verb = chunk.num_values - num_rows + 1, "may have"
+            with suppress(UnknownLevelsError, InputError), open_bytes(self.path) as stream:  # pyarrow reads in its own
+                longest, verb = longest_row(stream, chunk, max_level), "has"
+            check_num_elements(longest, MAX_LIST, f"{location}: a row {verb} {longest} values")
+            longest_of_all = max(longest_of_all, longest)
+        return longest_of_all
+
+    def _check_pages(self, chunk: ColumnChunk, location: str) -> None:
+        """Raises InputError if the pages of a column chunk have more values than the footer declares.
+
+        It cannot be said of pages that are damaged, whose error pyarrow raises, and is not of files in a store, where
+        each header would be a request.
+
+        Args:
+            chunk: the column chunk.
+            location: names file, row group and column, for errors.
+        """
+        if "://" in self.path:
+            return
+        num_values = 0
+        with suppress(UnknownLevelsError, InputError), open_bytes(self.path) as stream:
+            num_values = num_values_of_pages(stream, chunk)
+        if num_values > chunk.num_values:
+            raise InputError(
+                f"{location}: expected {chunk.num_values} values, got {num_values} in its pages. {_DAMAGED}"
+            )
 
     def _culprit(self, group: int, names: Sequence[str]) -> tuple[str | None, str]:
         """Returns (name of the first column that cannot be read as declared, "an error: ..." or "7 rows").

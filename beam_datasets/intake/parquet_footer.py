@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: the encryption and the statistics of its column chunks.
+"""The footer of a Parquet file: the encryption, the statistics and the position of its column chunks; headers of pages.
 
 pyarrow decodes the metadata of a column chunk when it is asked for it, and an exception there, as for an encrypted
 column or for damaged statistics, ends the process. So this module decodes them itself.
@@ -28,12 +28,37 @@ class ColumnChunk:
         num_nulls: number of nulls; None if that is not declared.
         bounds: its least and its greatest value in the order of the column's type, as they are stored; None if they are
             not declared.
+        start: byte offset of its first page in the file.
+        codec: Thrift's number for the compression of its pages.
     """
 
     num_values: int = -1
     is_encrypted: bool = False
     num_nulls: int | None = None
     bounds: tuple[bytes, bytes] | None = None
+    start: int = 0
+    codec: int = 0
+
+
+@dataclass(frozen=True)
+class PageHeader:
+    """The header of a page.
+
+    Attributes:
+        header_size: number of bytes of the header.
+        size: number of bytes of the page, decompressed.
+        stored_size: number of bytes of the page in the file.
+        num_values: number of values, nulls and empty lists in a data page; None for a page of another kind.
+        level_encoding: Thrift's number for the encoding of the repetition levels of a data page of version 1.
+        level_size: number of bytes of the repetition levels, for a data page of version 2; None for version 1.
+    """
+
+    header_size: int
+    size: int
+    stored_size: int
+    num_values: int | None = None
+    level_encoding: int = 0
+    level_size: int | None = None
 
 
 def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
@@ -71,29 +96,82 @@ def _row_group(reader: _Reader) -> list[ColumnChunk]:
 
 def _read_column_chunk(reader: _Reader) -> ColumnChunk:
     """Reads a ColumnChunk struct; the bounds are None unless the statistics contain both of them."""
-    is_encrypted, num_values = False, -1
+    is_encrypted = False
+    numbers: dict[int, int] = {}
     statistics: dict[int, Any] = {}
     for field, kind in reader.fields():
         if (field, kind) == (3, _STRUCT):  # ColumnChunk.meta_data
-            num_values, statistics = _read_column_metadata(reader)
+            numbers, statistics = _read_column_metadata(reader)
         else:
             is_encrypted |= field == 8  # ColumnChunk.crypto_metadata
             reader.skip(kind)
     minimum, maximum = statistics.get(6), statistics.get(5)  # Statistics.min_value, max_value
     bounds = None if minimum is None or maximum is None else (minimum, maximum)
-    return ColumnChunk(num_values, is_encrypted, statistics.get(3), bounds)  # Statistics.null_count
+    offsets = [numbers[field] for field in (9, 11) if numbers.get(field)]  # data_page_offset, dictionary_page_offset
+    return ColumnChunk(
+        numbers.get(5, -1),  # ColumnMetaData.num_values
+        is_encrypted,
+        statistics.get(3),  # Statistics.null_count
+        bounds,
+        start=min(offsets, default=0),
+        codec=numbers.get(4, 0),  # ColumnMetaData.codec
+    )
 
 
-def _read_column_metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
-    """Reads a ColumnMetaData, and returns (number of values, {field number of Statistics: integer or bytes}).
+def page_header(data: bytes) -> PageHeader:
+    """Returns the header of a page.
 
-    The number of values is -1 if the field is missing.
+    Args:
+        data: bytes that begin with the header.
+
+    Raises:
+        ValueError: it is damaged, or longer than `data`.
     """
-    num_values = -1
+    reader = _Reader(data)
+    numbers: dict[int, int] = {}
+    data_page: dict[int, int] | None = None
+    level_size: int | None = None
+    try:
+        for field, kind in reader.fields():
+            if kind == _STRUCT and field in (5, 8):  # PageHeader.data_page_header, data_page_header_v2
+                data_page = _numbers_of(reader)
+                level_size = data_page.get(6, 0) if field == 8 else None  # repetition_levels_byte_length
+            elif kind in (_I32, _I64):
+                numbers[field] = reader.signed()
+            else:
+                reader.skip(kind)
+    except (IndexError, KeyError) as error:
+        raise reader.damage() from error
+    sizes = numbers.get(2, -1), numbers.get(3, -1)  # uncompressed_page_size, compressed_page_size
+    num_values = None if data_page is None else data_page.get(1, -1)
+    if min(sizes) < 0 or (num_values is not None and num_values < 0):
+        raise reader.damage()
+    level_encoding = (data_page or {}).get(4, 0)  # repetition_level_encoding
+    return PageHeader(reader.position, *sizes, num_values, level_encoding, level_size)
+
+
+def _numbers_of(reader: _Reader) -> dict[int, int]:
+    """Reads a struct, and returns {field number: value} of its integers."""
+    numbers: dict[int, int] = {}
+    for field, kind in reader.fields():
+        if kind in (_I32, _I64):
+            numbers[field] = reader.signed()
+        else:
+            reader.skip(kind)
+    return numbers
+
+
+def _read_column_metadata(reader: _Reader) -> tuple[dict[int, int], dict[int, Any]]:
+    """Reads a ColumnMetaData.
+
+    Returns:
+        ({field number: value} of its integers, {field number of its Statistics: integer or bytes}).
+    """
+    numbers: dict[int, int] = {}
     statistics: dict[int, Any] = {}
     for field, kind in reader.fields():
-        if (field, kind) == (5, _I64):  # ColumnMetaData.num_values
-            num_values = reader.signed()
+        if kind in (_I32, _I64):
+            numbers[field] = reader.signed()
             continue
         if (field, kind) != (12, _STRUCT):  # ColumnMetaData.statistics
             reader.skip(kind)
@@ -105,7 +183,7 @@ def _read_column_metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
                 statistics[inner] = reader.take(reader.unsigned())
             else:
                 reader.skip(inner_kind)
-    return num_values, statistics
+    return numbers, statistics
 
 
 class _Reader:
@@ -114,6 +192,11 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
+
+    @property
+    def position(self) -> int:
+        """The number of bytes that were read."""
+        return self._position
 
     def damage(self) -> ValueError:
         """Returns the error that names the current position."""
