@@ -29,7 +29,6 @@ from beam_datasets.errors import (
 from beam_datasets.features.base import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
-from beam_datasets.formats.index import Index
 from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.intake.streams import codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
@@ -46,8 +45,9 @@ from beam_datasets.metadata.names import (
 )
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
-from beam_datasets.native import crc32c
+from beam_datasets.publishing.content import columns_of
 from beam_datasets.publishing.disk_commit import beside
+from beam_datasets.publishing.shard_file import ShardFile
 from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
@@ -120,9 +120,12 @@ def adopt(
         write = stack.enter_context(_undone_on_error())
         splits: dict[str, ShardColumns] = {}
         for one, paths in files.splits.items():
-            places = zip(paths, templates[one].filenames(len(paths)))
-            rows = [_adopt_shard(checks, path, storage.join(folder, file), write) for path, file in places]
-            splits[one] = ShardColumns(*map(list, zip(*rows)))
+            targets = [storage.join(folder, file) for file in templates[one].filenames(len(paths))]
+            shards = [
+                _adopt_shard(checks, path, target).finish(one, number, write_index=write)
+                for number, (path, target) in enumerate(zip(paths, targets))
+            ]
+            splits[one] = columns_of(shards)
         _write_metadata(info_of_dataset, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
@@ -213,37 +216,26 @@ class _Checks:
         return self.block is not None and self.block(records)  # type: ignore[arg-type]
 
 
-def _adopt_shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
-    """Checks a file, copies it to `target`, and writes its index; returns a row of ShardColumns.
+def _adopt_shard(checks: _Checks, path: str, target: str) -> ShardFile:
+    """Checks a file and copies it to `target`; returns the shard, whose index is not written yet.
 
     Args:
         checks: checks of its records.
         path: path of the TFRecord file.
         target: path of the shard; equal to `path` if the file stays where it is.
-        write: function (path, content) that writes a file.
-
-    Returns:
-        (number of examples, size of the records without framing, size of the file, CRC-32C of the file, CRC-32C of the
-        index file); sizes are in bytes.
     """
-    crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
-    with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
-        writer = None if path == target else stack.enter_context(storage.open_writer(target))
+    count, is_empty = 0, True
+    with storage.open_reader(path) as reader, ShardFile(target, exists=path == target) as shard_file:
         for chunk in _read_checked(reader, path):
             records = chunk.records()
             _check_records(checks, path, chunk, records)
             is_empty = is_empty and not any(map(has_features, records))
-            crc = crc32c(chunk.buffer, crc)
-            offsets.append(chunk.offsets[1:] + chunk.start)
-            if writer is not None:
-                writer.write([chunk.buffer])
-        size = reader.size
-    count = sum(map(len, offsets)) - 1
+            count += len(records)
+            shard_file.write([chunk.buffer])
+            shard_file.add_to_index(np.diff(chunk.offsets), None)
     if is_empty and count:
         raise InputError(expected="tf.train.Examples with features", got=f"none in any of {count} records.", path=path)
-    index = Index(np.concatenate(offsets)).to_bytes()
-    write(target + INDEX_SUFFIX, index)
-    return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
+    return shard_file
 
 
 def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:

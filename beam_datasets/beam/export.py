@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from beam_datasets.publishing.shard_files import WrittenShard
+    from beam_datasets.publishing.shard_file import WrittenShard
 
     NameOrDir = str | os.PathLike[str]
 

@@ -34,7 +34,7 @@ from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing.progress import Progress
 from beam_datasets.publishing.publication import Publication
-from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.shuffle import histogram as histograms
 
 _NUMBERS = "numbers"

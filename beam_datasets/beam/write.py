@@ -32,10 +32,11 @@ from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, che
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import note_if_missing
 from beam_datasets.options import EngineOptions, ShardingOptions
-from beam_datasets.publishing import phases, runs, shard_files, staged_inputs, store_commit
+from beam_datasets.publishing import groups, phases, runs, staged_inputs, store_commit
 from beam_datasets.publishing.content import ContentPlan
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.runs import Decision
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.publishing.spill_dirs import choose_spill_dir
 from beam_datasets.publishing.staged_files import StagedFile
 from beam_datasets.publishing.staged_shards import ShardRecords
@@ -286,7 +287,7 @@ def write_blocks(
     named = blocks.pipeline | "Splits" >> beam.Create([splits], reshuffle=False)
     make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, transport.merge_limits)
     plan = beam.pvalue.AsSingleton(named | "Plan" >> make_plan)
-    destination = shard_files.Destination(
+    destination = Destination(
         publication.staging_dir,
         publication.info.name,
         ordered=sharding.ordered,
@@ -299,7 +300,7 @@ def write_blocks(
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], shard_files.WrittenShard])
+        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], WrittenShard])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -317,14 +318,14 @@ def _route_blocks(
         (PCollection of (number of a group, blocks of its records), I/O counts of the merge tasks as a side input; ()
         without levels).
     """
-    groups, runs = tuple[int, Any], tuple[tuple[str, int], Any]
+    group_type, run_type = tuple[int, Any], tuple[tuple[str, int], Any]
     max_levels = transport.merge_limits.max_levels
     if not max_levels:
-        return blocks | "Route" >> beam.ParDo(_Route(transport.spill_dir), plan).with_output_types(groups), ()
+        return blocks | "Route" >> beam.ParDo(_Route(transport.spill_dir), plan).with_output_types(group_type), ()
 
     def typed(function: beam.DoFn) -> Any:
-        """Returns a ParDo of the function with the plan as side input and the outputs `groups`, `_RUNS` and `_DONE`."""
-        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs, _DONE: storage.Requests})
+        """Returns a ParDo of the function with the plan as side input and the outputs 'groups', `_RUNS` and `_DONE`."""
+        route = beam.ParDo(function, plan).with_output_types(group_type, **{_RUNS: run_type, _DONE: storage.Requests})
         return route.with_outputs(_RUNS, _DONE, main="groups")
 
     routed = blocks | "Route" >> typed(_Route(transport.spill_dir))
@@ -553,9 +554,7 @@ class _Merge(_Route):
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
 
-    def __init__(
-        self, destination: shard_files.Destination, records: ShardRecords | None, *, tells_facts: bool
-    ) -> None:
+    def __init__(self, destination: Destination, records: ShardRecords | None, *, tells_facts: bool) -> None:
         self._destination = destination
         self._tells_facts = tells_facts
         self._records = records
@@ -564,7 +563,7 @@ class _WriteGroup(beam.DoFn):
 
     def process(
         self, element: tuple[int, Iterable[AnyBlock]], plan: planning.Plan
-    ) -> Iterator[tuple[tuple[str, int], shard_files.WrittenShard]]:
+    ) -> Iterator[tuple[tuple[str, int], WrittenShard]]:
         """Yields ((split, shard), written part of the shard); reuses the part if a previous run has recorded it.
 
         Args:
@@ -577,7 +576,7 @@ class _WriteGroup(beam.DoFn):
             self._reused.inc()
         else:
             try:
-                written = shard_files.write_group(group, element[1], self._destination)
+                written = groups.write_group(group, element[1], self._destination)
             except BeamDatasetsError as error:
                 if self._tells_facts:
                     tell_facts(error)
@@ -590,10 +589,10 @@ class _WriteGroup(beam.DoFn):
 
 
 def _join(
-    element: tuple[tuple[str, int], Iterable[shard_files.WrittenShard]],
-    destination: shard_files.Destination,
+    element: tuple[tuple[str, int], Iterable[WrittenShard]],
+    destination: Destination,
     plan: planning.Plan,
-) -> shard_files.WrittenShard:
+) -> WrittenShard:
     """Joins the parts of one shard; adds the storage requests of this process to the shard.
 
     Args:
@@ -602,15 +601,15 @@ def _join(
         plan: the plan, which has the number of shards of each split.
     """
     (split, _), parts = element
-    return counted(shard_files.join_parts(parts, plan.split(split).num_shards, destination))
+    return counted(groups.join_parts(parts, plan.split(split).num_shards, destination))
 
 
-def counted(shard: shard_files.WrittenShard) -> shard_files.WrittenShard:
+def counted(shard: WrittenShard) -> WrittenShard:
     """Returns the shard with the storage requests of this process since the last count added to its own."""
     return dataclasses.replace(shard, requests=storage.sum_requests([shard.requests, encode.count_requests()]))
 
 
-Shards = list[shard_files.WrittenShard]
+Shards = list[WrittenShard]
 Merges = Sequence[storage.Requests]
 Decided = tuple[Publication, Decision]
 

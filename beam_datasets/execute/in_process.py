@@ -14,8 +14,9 @@ from beam_datasets.errors import BeamDatasetsError, GenerationError, InvalidKeyE
 from beam_datasets.features import compile_encoder
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import phases, staged_inputs
+from beam_datasets.publishing.groups import join_parts, write_group
 from beam_datasets.publishing.publication import announce
-from beam_datasets.publishing.shard_files import Destination, WrittenShard, join_parts, write_group
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
 from beam_datasets.shuffle import histogram as histograms
 from beam_datasets.shuffle import plan as planning

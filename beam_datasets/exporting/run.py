@@ -49,7 +49,7 @@ from beam_datasets.publishing import content, disk_commit, phases, runs, store_c
 from beam_datasets.publishing.owners import IN_PROCESS, Owner
 from beam_datasets.publishing.progress import watch
 from beam_datasets.publishing.runs import EXPORT_FILE, Run
-from beam_datasets.publishing.shard_files import WrittenShard
+from beam_datasets.publishing.shard_file import WrittenShard
 from beam_datasets.publishing.staged_files import new_dir
 from beam_datasets.reading.ranges import map_blocks, read_blocks
 from beam_datasets.reading.records.shards import ShardPool

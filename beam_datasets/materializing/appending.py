@@ -57,7 +57,7 @@ from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftov
 from beam_datasets.publishing.owners import IN_PROCESS
 from beam_datasets.publishing.progress import Progress, watch
 from beam_datasets.publishing.publication import announce, check_free
-from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.sources.repeated_keys import with_key
 

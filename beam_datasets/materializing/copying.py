@@ -15,13 +15,10 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.formats.index import Index
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
-from beam_datasets.native import crc32c
 from beam_datasets.options import ShardingOptions
-from beam_datasets.publishing.shard_files import Destination, WrittenShard
-from beam_datasets.reading.records.shards import INDEX_SUFFIX
+from beam_datasets.publishing.shard_file import Destination, ShardFile, WrittenShard
 from beam_datasets.shuffle.plan import choose_shards
 
 if TYPE_CHECKING:
@@ -168,20 +165,13 @@ def copy_shard(plan: CopyPlan, shard: tuple[int, int], destination: Destination)
         StorageError: a file cannot be read or written.
     """
     copy, number = plan.splits[shard[0]], shard[1]
-    path, opener = destination.path(copy.split, number, copy.num_shards), Opener()
-    offsets, keys, are_integers, crc = [np.zeros(1, np.int64)], [], copy.keyed, 0
-    with storage.open_writer(path) as writer:
+    opener, are_integers = Opener(), copy.keyed
+    with ShardFile(destination.path(copy.split, number, copy.num_shards)) as shard_file:
         for file in copy.shard(number):
             records = opener.open(file, keyed=copy.keyed, index_path=copy.index_paths.get(file.filename))
-            offsets.append(records.offsets[1:] - records.offsets[0] + offsets[-1][-1])
-            if records.keys is not None:
-                keys.append(records.keys)
-                are_integers = are_integers and records.ordered
+            shard_file.add_to_index(np.diff(records.offsets), records.keys)
+            are_integers = are_integers and records.ordered
             for first, positions, buffer in records.chunks():
                 records.check(first, positions, buffer)
-                crc = crc32c(buffer, crc)
-                writer.write([buffer])
-    index = Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=are_integers, unsorted=True)
-    written_shard, content = WrittenShard.of(copy.split, number, path, index, crc)
-    storage.write_bytes(path + INDEX_SUFFIX, content)
-    return written_shard
+                shard_file.write([buffer])
+    return shard_file.finish(copy.split, number, ordered=are_integers, unsorted=True)

@@ -26,17 +26,14 @@ from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.index import Index
 from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing.record_text import show
-from beam_datasets.publishing.shard_files import Destination, WrittenShard, write_chunks
-from beam_datasets.publishing.staged_files import link_or_copy
+from beam_datasets.publishing.shard_file import Destination, ShardFile, WrittenShard
 from beam_datasets.reading.elements.executor import usable_cores
-from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.shuffle.blocks import key_array, sort_order
 from beam_datasets.shuffle.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.shuffle.plan import choose_shards
@@ -442,15 +439,12 @@ class MergedSplit:
         """
         path = destination.path(self.split, shard, self.num_shards)
         if published := self.shared.get(shard):
-            for suffix in ("", INDEX_SUFFIX):
-                link_or_copy(published.path + suffix, path + suffix)
-            return replace(published, path=path)
+            return published.linked(path)
         first, stop = self.borders[shard : shard + 2]
         ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())
         ranges = range(ranges.start - (self._starts[ranges.start] > first), ranges.stop)
         openers = [Opener() for _ in self.ranges.runs]
-        checksum, sizes, keys = 0, [np.zeros(1, np.uint32)], []
-        with self.ranges.reading() as for_all, storage.open_writer(path) as writer:
+        with self.ranges.reading() as for_all, ShardFile(path) as shard_file:
             for number in ranges:
                 merge, _ = self.ranges.resolve(number, openers, for_all)
                 if len(merge) != self.lengths[number]:
@@ -461,15 +455,10 @@ class MergedSplit:
                     )
                 range_start = int(self._starts[number])
                 merge = merge.slice(max(first - range_start, 0), stop - range_start)
-                sizes.append(merge.sizes[merge.order])
-                keys.append(merge.ordered_keys())
-                checksum = write_chunks(writer, merge.chunks(), checksum)
-        index = Index(
-            np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
-        )
-        written_shard, content = WrittenShard.of(self.split, shard, path, index, checksum)
-        storage.write_bytes(path + INDEX_SUFFIX, content)
-        return written_shard
+                shard_file.add_to_index(merge.sizes[merge.order], merge.ordered_keys())
+                for chunk in merge.chunks():
+                    shard_file.write(chunk)
+        return shard_file.finish(self.split, shard, ordered=destination.ordered)
 
 
 def merge_split(

@@ -59,7 +59,7 @@ from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing import phases
 from beam_datasets.publishing.progress import Progress, watch
 from beam_datasets.publishing.publication import Publication, announce
-from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory

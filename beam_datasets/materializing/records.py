@@ -33,6 +33,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.materializing.where import ExpressionLimitError
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
+from beam_datasets.publishing.shard_file import ShardFile
 from beam_datasets.reading.records.prefetch import prefetch_results
 from beam_datasets.reading.records.shards import INDEX_SUFFIX, Shard
 from beam_datasets.shuffle.block_builder import MAX_COPIED_BYTES, NewBlock, collector, make_block
@@ -562,17 +563,13 @@ def _write_kept(record_range: RecordRange, transform: Transform, path: str) -> t
         transform: conversion of the records.
         path: the new file; the index is beside it.
     """
-    sizes, kept_indices = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(record_range.file, keyed=record_range.keyed)
-    with storage.open_writer(path) as writer:
+    with ShardFile(path) as shard_file:
         for positions, framed_sizes, framed in _frame_records(record_range, records, transform):
-            writer.write([framed])
-            sizes.append(framed_sizes)
-            kept_indices.append(positions)
-    keys = None if records.keys is None else records.keys[np.concatenate(kept_indices)]
-    index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
-    storage.write_bytes(path + INDEX_SUFFIX, index.to_bytes())
-    return FileInstruction(path, 0, len(index), len(index)), index.shard_size
+            shard_file.write([framed])
+            shard_file.add_to_index(framed_sizes, None if records.keys is None else records.keys[positions])
+    kept = shard_file.finish(record_range.split, record_range.number, ordered=records.ordered)
+    return FileInstruction(path, 0, kept.num_examples, kept.num_examples), kept.file_bytes
 
 
 def _frame_records(

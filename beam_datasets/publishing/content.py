@@ -15,7 +15,7 @@ from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.publishing.publication import Publication
-from beam_datasets.publishing.shard_files import WrittenShard
+from beam_datasets.publishing.shard_file import WrittenShard
 
 
 class PlannedSplit(Protocol):
@@ -113,13 +113,14 @@ def shard_columns(plan: ContentPlan, shards: Sequence[WrittenShard]) -> dict[str
     Raises:
         LostExamplesError: see `complete_split`.
     """
-    columns = {}
-    for split in plan.splits:
-        split_shards = complete_split(split, shards)
-        columns[split.split] = ShardColumns(
-            **{column.name: [getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)}
-        )
-    return columns
+    return {split.split: columns_of(complete_split(split, shards)) for split in plan.splits}
+
+
+def columns_of(shards: Sequence[WrittenShard]) -> ShardColumns:
+    """Returns the sizes and checksums of a split's shards, which are in order."""
+    return ShardColumns(
+        **{column.name: [getattr(shard, column.name) for shard in shards] for column in fields(ShardColumns)}
+    )
 
 
 def make_metadata_files(info: DatasetInfo, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:

@@ -35,7 +35,7 @@ from beam_datasets.publishing.owners import OWNER_FILE, Owner
 from beam_datasets.publishing.publication import Publication, check_free
 from beam_datasets.publishing.run_report import make_run_report
 from beam_datasets.publishing.runs import RESULT_DIR, Decision, Run
-from beam_datasets.publishing.shard_files import WrittenShard
+from beam_datasets.publishing.shard_file import WrittenShard
 from beam_datasets.publishing.staged_files import StagedFile, new_dir
 from beam_datasets.publishing.staged_inputs import read_inputs
 from beam_datasets.publishing.staging_checks import check_is_of_launcher, explain_error

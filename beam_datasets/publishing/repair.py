@@ -23,7 +23,6 @@ from beam_datasets.formats.index import KEY_SIZE, Index
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.native import crc32c
-from beam_datasets.publishing.shard_files import append_file
 from beam_datasets.publishing.staged_files import content_of
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
@@ -273,8 +272,12 @@ def copy_file(source: str, target: str, crc: int | None) -> None:
     Raises:
         StorageError: it has another one, or cannot be read or written; the target is as it was.
     """
-    with storage.open_writer(target) as writer:
-        if append_file(source, writer) != crc:
+    checksum = 0
+    with storage.open_reader(source) as reader, storage.open_writer(target) as writer:
+        for chunk in reader.chunks():
+            checksum = crc32c(chunk, checksum)
+            writer.write([chunk])
+        if checksum != crc:
             raise StorageError(f"{source} was changed while it was copied; nothing was kept of it. Try again.")
 
 

@@ -16,7 +16,7 @@ from beam_datasets.errors import StorageError
 from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.publishing.progress import PROGRESS_FILE
 from beam_datasets.publishing.publication import Publication
-from beam_datasets.publishing.shard_files import WrittenShard
+from beam_datasets.publishing.shard_file import WrittenShard
 
 _log = logging.getLogger(__name__)
 

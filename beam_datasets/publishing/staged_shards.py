@@ -13,7 +13,8 @@ from beam_datasets import storage
 from beam_datasets.errors import StorageError
 from beam_datasets.publishing import staged_files
 from beam_datasets.publishing.runs import SHARDS_SUFFIX
-from beam_datasets.publishing.shard_files import Destination, WrittenShard
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.shuffle.plan import Plan
 
 # -------------------------------------------------------------------------------------------------------- staged shards
@@ -87,14 +88,13 @@ def _is_staged(shard: WrittenShard) -> bool:
     """
     size, checksum = staged_files.content_of(shard.path)
     return (size, checksum) == (shard.file_bytes, shard.crc32c) and (
-        staged_files.content_of(f"{shard.path}.index")[1] == shard.index_crc32c
+        staged_files.content_of(shard.path + INDEX_SUFFIX)[1] == shard.index_crc32c
     )
 
 
 def _take_shard(shard: WrittenShard, path: str) -> WrittenShard:
     """Links or copies a shard and its index of a previous run to a path; returns the shard with this path."""
     storage.make_dirs(storage.dirname(path))
-    for suffix in ("", ".index"):
+    for suffix in ("", INDEX_SUFFIX):
         storage.remove(path + suffix)  # of an attempt of the engine before
-        staged_files.link_or_copy(shard.path + suffix, path + suffix)
-    return dataclasses.replace(shard, path=path)
+    return shard.linked(path)

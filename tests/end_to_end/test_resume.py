@@ -25,7 +25,7 @@ from beam_datasets import storage
 from beam_datasets.downloads import DownloadSettings
 from beam_datasets.engines import engine
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, ResumeError, StorageError
-from beam_datasets.publishing import phases, shard_files
+from beam_datasets.publishing import groups, phases
 from beam_datasets.publishing.fingerprints import fingerprint
 from beam_datasets.publishing.leftovers import find_leftovers
 from beam_datasets.publishing.publication import Publication
@@ -216,8 +216,8 @@ def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, p
         data = path.read_bytes()
         path.write_bytes(data[:-20] + b"!" + data[-19:])
     written: list[object] = []
-    write = shard_files.write_group
-    monkeypatch.setattr(shard_files, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
+    write = groups.write_group
+    monkeypatch.setattr(groups, "write_group", lambda group, *rest: written.append(group) or write(group, *rest))
     assert digests(builder.build(**options, resume=True)) == digests(whole)
     assert len(written) == (6 if damage or kind is Numbers else 0)  # Numbers has a split of Beam, which may change
     assert os.listdir(builder.dataset_dir + "/..") == ["1.0.0"]

@@ -38,7 +38,7 @@ from beam_datasets.publishing import (
     resume,
     run_report,
     runs,
-    shard_files,
+    shard_file,
     staged_files,
     staging_checks,
     store_commit,
@@ -429,7 +429,7 @@ class Run:
                     return attempt.result
         raise EngineFailedError(f"{name}: {attempts[-1].error!r}")
 
-    def write(self) -> list[shard_files.WrittenShard]:
+    def write(self) -> list[shard_file.WrittenShard]:
         """Writes the shards, under names of this attempt."""
         folder, written = staged_files.new_dir(self.publication.staging_dir), []
         for number in range(self.num_shards):
@@ -439,7 +439,7 @@ class Run:
             storage.write_bytes(path, data)
             storage.write_bytes(f"{path}.index", index)
             sums = (crc32c.crc32c(data), crc32c.crc32c(index))
-            written.append(shard_files.WrittenShard("train", number, 0, path, 2, len(data), len(data), *sums))
+            written.append(shard_file.WrittenShard("train", number, 0, path, 2, len(data), len(data), *sums))
         return written
 
     def commit(self, files: Sequence[Any]) -> None:

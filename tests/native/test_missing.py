@@ -78,7 +78,7 @@ def test_importing_says_nothing() -> None:
 @pytest.mark.slow
 def test_all_holds_without_the_module() -> None:
     env = os.environ | {"BEAM_DATASETS_NATIVE": "0"}
-    tests = ["tests/reading/test_dataset.py", "tests/reading/test_damage.py", "tests/publishing/test_shard_files.py"]
+    tests = ["tests/reading/test_dataset.py", "tests/reading/test_damage.py", "tests/publishing/test_groups.py"]
     selected = ["--hypothesis-profile=few", "-k", "not metadata_file"]  # these are read in Python in any case
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests, *selected]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)

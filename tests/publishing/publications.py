@@ -9,8 +9,9 @@ from beam_datasets.features import FeaturesDict, compile_encoder
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from beam_datasets.options import ShardingOptions
-from beam_datasets.publishing import shard_files
+from beam_datasets.publishing.groups import write_group
 from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import key_array, size_array
@@ -24,7 +25,7 @@ def announced(data_dir: str | Path, num_shards: int = 2) -> Publication:
     return announce(info, place, sharding=options, runner="", builder="a:B")
 
 
-def staged(publication: Publication, count: int = 10) -> tuple[plan.Plan, list[shard_files.WrittenShard]]:
+def staged(publication: Publication, count: int = 10) -> tuple[plan.Plan, list[WrittenShard]]:
     """Writes the shards of ten examples into the staging directory, which the launcher has made."""
     publication.owner.write(publication.staging_dir)
     encode = compile_encoder(publication.info.features)
@@ -37,6 +38,6 @@ def staged(publication: Publication, count: int = 10) -> tuple[plan.Plan, list[s
     counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
     options = ShardingOptions(num_shards=publication.options["num_shards"])
     made = plan.make_plan(["train"], {"train": counts}, options)
-    where = shard_files.Destination(publication.staging_dir, "ds")
+    where = Destination(publication.staging_dir, "ds")
     routed = routing.route(block, made.split("train"))
-    return made, [shard_files.write_group(made.group(number), [part], where) for number, part in routed]
+    return made, [write_group(made.group(number), [part], where) for number, part in routed]

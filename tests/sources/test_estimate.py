@@ -18,8 +18,9 @@ from beam_datasets.cli import main
 from beam_datasets.display.text import size_text
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.options import ShardingOptions
-from beam_datasets.publishing import shard_files
+from beam_datasets.publishing.groups import join_parts, write_group
 from beam_datasets.publishing.progress import Progress, measure
+from beam_datasets.publishing.shard_file import Destination
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import histogram_of
@@ -185,14 +186,14 @@ def group_of(num_records, size, directory, *, spilled):
 def peak_of_writing(directory, num_records, size, *, spilled):
     """Returns the peak of allocated bytes while a shard is written, and its parts joined; and what was written."""
     made, blocks = group_of(num_records, size, directory, spilled=spilled)
-    where = shard_files.Destination(str(directory / "out"), "ds")
+    where = Destination(str(directory / "out"), "ds")
     tracemalloc.start()
     try:
         parts = []
         for number in range(len(made)):
             cuts = (part for block in blocks() for group, part in routing.route(*block.load(), made) if group == number)
-            parts.append(shard_files.write_group(made.group(number), cuts, where))
-        shard = shard_files.join_parts(parts, 1, where)
+            parts.append(write_group(made.group(number), cuts, where))
+        shard = join_parts(parts, 1, where)
         return tracemalloc.get_traced_memory()[1], shard
     finally:
         tracemalloc.stop()

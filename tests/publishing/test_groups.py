@@ -20,7 +20,8 @@ from beam_datasets.formats.index import Index
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.options import ShardingOptions
-from beam_datasets.publishing import shard_files
+from beam_datasets.publishing import shard_file
+from beam_datasets.publishing.groups import join_parts, write_group
 from beam_datasets.shuffle import histogram, merge, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import histogram_of, key_array, size_array
@@ -47,7 +48,7 @@ def read_at_once(monkeypatch, chunk_bytes):
 
 def write_all(blocks, options, directory):
     """Plans, routes, writes and joins in a loop, as the pipeline does."""
-    where = shard_files.Destination(
+    where = shard_file.Destination(
         str(directory), "ds", ordered=options.ordered, ignore_duplicates=options.ignore_duplicates
     )
     blocks = [loaded for block in blocks for loaded in block.load()]
@@ -66,9 +67,9 @@ def write_all(blocks, options, directory):
             groups.setdefault(number, []).append(part)
     shards = {}
     for number, parts in groups.items():
-        written = shard_files.write_group(made.group(number), parts, where)
+        written = write_group(made.group(number), parts, where)
         shards.setdefault(written.shard, []).append(written)
-    return [shard_files.join_parts(shards[i], made.num_shards, where) for i in sorted(shards)]
+    return [join_parts(shards[i], made.num_shards, where) for i in sorted(shards)]
 
 
 def expected_files(examples, num_shards, sort_key):
@@ -215,13 +216,13 @@ def test_an_attempt_killed_half_way_does_no_harm(tmp_path, monkeypatch):
     child = os.fork()
     if child == 0:
         try:
-            checksum, calls = shard_files.crc32c, []
+            checksum, calls = shard_file.crc32c, []
 
             def checksum_or_die(*arguments):
                 calls.append(1)
                 return os.kill(os.getpid(), signal.SIGKILL) if len(calls) == 5 else checksum(*arguments)
 
-            shard_files.crc32c = checksum_or_die
+            shard_file.crc32c = checksum_or_die
             write_all(blocks, options, tmp_path / "out")
         finally:
             os._exit(0)
