@@ -31,6 +31,7 @@ from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
+from beam_datasets.downloads import http
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
 from beam_datasets.features.base import to_feature
@@ -437,7 +438,7 @@ def load(
 
 def display_progress_bar(enable: bool = True) -> None:
     """Lets terminals show bars of downloads, or not."""
-    downloads.show_progress = enable
+    http.show_progress = enable
 
 
 def enable_progress_bar() -> None:

@@ -38,6 +38,7 @@ from beam_datasets.downloads import (
     iter_archive,
     read_checksums,
 )
+from beam_datasets.downloads.checksums import compute_sha256
 
 CONTENT = bytes(range(256)) * 4000
 ENCODINGS = {
@@ -64,7 +65,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: Any) -> Iterator[Server]:
     state = Server()
-    monkeypatch.setattr(downloads, "_MAX_PAUSE", 0.01)
+    monkeypatch.setattr("beam_datasets.downloads.http._MAX_PAUSE", 0.01)
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
@@ -192,7 +193,7 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
         (["loop"] * 99, None, "Exceeded 30 redirects"),
         (["503"] * 10, None, "6 attempts: status 503"),
         (["wrong length"] * 10, None, "6 attempts"),
-        (["wrong bytes"], Checksum(len(CONTENT), SHA256), "not the recorded one"),
+        (["wrong bytes"], Checksum(len(CONTENT), SHA256), "expected the file that was recorded"),
         ([], Checksum(5, SHA256), "checksums.tsv has 5"),
     ],
     ids=["404", "204", "302", "loop", "503", "wrong length", "wrong bytes", "wrong size"],
@@ -322,7 +323,7 @@ def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) 
     assert file.read_text().splitlines()[0] == f"{url}\t{len(CONTENT)}\t{SHA256}\ta.bin"
     known = read_checksums(file)
     server.faults = ["wrong bytes"]
-    with pytest.raises(DownloadError, match="not the recorded one"):
+    with pytest.raises(DownloadError, match="expected the file that was recorded"):
         manager(tmp_path / "other", checksums=known).download(url)
     manager(tmp_path, checksums=known).download(f"{server.url}/c.bin")
     with pytest.raises(DownloadError, match="no recorded checksum"):  # also if it is there
@@ -472,8 +473,8 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     path = write_archive(tmp_path / "y.tar", {"a": b"1"}, link="a")
     assert [(name, file.read()) for name, file in iter_archive(path)] == [("a", b"1"), ("link", b"1")]
     assert [name for name, _ in iter_archive(path, ExtractMethod.TAR_STREAM)] == ["a", "link"]
-    monkeypatch.setattr(downloads, "_BOMB_BYTES", 1 << 20)
-    monkeypatch.setattr(downloads, "_BOMB_RATIO", 100)
+    monkeypatch.setattr("beam_datasets.downloads.archives._MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("beam_datasets.downloads.archives._MAX_RATIO", 100)
     bomb = write_archive(tmp_path / "bomb.zip", {"a": bytes(10 << 20)})
     packed = tmp_path / "bomb.gz"
     packed.write_bytes(gzip.compress(bytes(10 << 20)))
@@ -584,8 +585,9 @@ def test_a_file_of_an_archive_is_like_any_other(tmp_path: Path, name: str) -> No
 
 
 def test_a_file_without_a_recorded_checksum_is_hashed_once(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
-    hashed, sha256 = [], downloads._sha256
-    monkeypatch.setattr(downloads, "_sha256", lambda path: hashed.append(path) or sha256(path))
+    hashed: list[Path] = []
+    module = "beam_datasets.downloads.checksums"
+    monkeypatch.setattr(f"{module}.compute_sha256", lambda path: hashed.append(path) or compute_sha256(path))
     url = f"{server.url}/a.bin"
     paths = [manager(tmp_path).download(url) for _ in range(3)]
     assert (set(paths), len(hashed)) == ({paths[0]}, 1)

@@ -163,9 +163,9 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     parsed, other_arguments = parser.parse_known_args(args[:end])
     progress.is_shown = not parsed.quiet
     if parsed.quiet:
-        from beam_datasets import downloads
+        from beam_datasets.downloads import http
 
-        downloads.show_progress = False
+        http.show_progress = False
     return [*other_arguments, *args[end:]], parsed.imports, parsed.debug
 
 

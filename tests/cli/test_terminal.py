@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets import downloads
 from beam_datasets import features as F
 from beam_datasets.cli import main
 from beam_datasets.cli.printing import progress_bar, progress_bars, progress_lines, table
 from beam_datasets.display import progress
 from beam_datasets.display.text import printable, text_width
+from beam_datasets.downloads import http
 from beam_datasets.publishing.progress import Progress
 from tests.exporting.conftest import dataset_of
 
@@ -273,12 +273,12 @@ def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
 
 
 def test_a_quiet_command_shows_no_progress(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(downloads, "show_progress", True)
+    monkeypatch.setattr(http, "show_progress", True)
     monkeypatch.setattr(progress, "is_shown", True)
     lines = progress_lines(seconds=0.0, first=0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert main(["list", "--data_dir", str(tmp_path), "--quiet"]) == 0
-    assert (progress.is_shown, downloads.show_progress) == (False, False)
+    assert (progress.is_shown, http.show_progress) == (False, False)
     capsys.readouterr()
     lines(Progress(1500, 2_000_000, 0, 0))
     with progress_bars() as bar, progress_bar("Compare", " examples") as other:

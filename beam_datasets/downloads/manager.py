@@ -1,0 +1,430 @@
+"""`DownloadManager`: fetches and unpacks what builders name.
+
+Files are stored in `download_dir` under their URL and checksum; a file appears when it is complete and checked. Workers
+open files that the launcher has downloaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import posixpath
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from beam_datasets import storage
+from beam_datasets.advice import names_foreign_constructor_arguments
+from beam_datasets.arguments import shown
+from beam_datasets.downloads.archives import ExtractMethod, extract, iter_archive, method_of_name
+from beam_datasets.downloads.checksums import (
+    Checksum,
+    compute_sha256,
+    compute_sha256_once,
+    read_checksums,
+    write_checksums,
+)
+from beam_datasets.downloads.errors import DownloadError
+from beam_datasets.downloads.http import PartialDownload, shorten_file_name
+
+MAX_AT_ONCE = 8
+"""Default maximum number of simultaneous downloads."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A URL or a local path, with the format of the archive.
+
+    Attributes:
+        url: address of the file.
+        extract_method: format of the archive; None derives it from the file's name.
+        path: local path of the file, for `extract` and `iter_archive`.
+    """
+
+    url: str | None = None
+    extract_method: ExtractMethod | None = None
+    path: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True)
+class DownloadSettings:
+    """Directories of downloads, and rules for their checksums.
+
+    Attributes:
+        download_dir: directory of downloaded files; workers must see it.
+        manual_dir: directory of files that the user must provide; None for `manual` in `download_dir`.
+        instructions: instructions for the user about these files.
+        checksums: recorded sizes and checksums, by URL.
+        register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
+        force_checksums: a URL without checksum is an error.
+        offline: nothing is fetched: what is not there is an error. So it is on a worker.
+        verify_ssl: whether certificates of servers are verified.
+        max_at_once: maximum number of simultaneous downloads.
+    """
+
+    download_dir: Path
+    manual_dir: Path | None = None
+    instructions: str = ""
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+    register_to: Path | None = None
+    force_checksums: bool = False
+    offline: bool = False
+    verify_ssl: bool = True
+    max_at_once: int = MAX_AT_ONCE
+
+    def manager(self) -> DownloadManager:
+        """Returns a manager that works so."""
+        return DownloadManager(self)
+
+    @property
+    def manual_files(self) -> Path:
+        """The directory of files that the user must provide, even if it is missing or empty."""
+        return (self.manual_dir or self.download_dir / "manual").absolute()
+
+    def check_manual_dir(self, error: Exception) -> None:
+        """Adds the instructions for the manual directory to an error about a missing file of that directory.
+
+        Raises:
+            DownloadError: a file of the manual directory is missing.
+        """
+        if "No such file" in str(error) and f"{self.manual_files}{os.sep}" in str(error):
+            raise DownloadError(
+                f"{error}\nThis file cannot be downloaded: put it there by hand, or give the place of such files by "
+                f"--manual_dir. {self.instructions}".rstrip()
+            ) from error
+
+
+def _check_settings(settings: object) -> None:
+    """Checks that the argument of a `DownloadManager` is its settings.
+
+    Raises:
+        TypeError: it is something else, such as a directory.
+    """
+    if not isinstance(settings, DownloadSettings):
+        path = str(settings) if isinstance(settings, (str, os.PathLike)) else "downloads"
+        raise TypeError(
+            f"settings: expected DownloadSettings, got {shown(settings)}. Write "
+            f"DownloadManager(DownloadSettings(download_dir=pathlib.Path({path!r}))); a builder gets its manager "
+            "as the argument of _split_generators(dl_manager)"
+        )
+
+
+@names_foreign_constructor_arguments
+class DownloadManager:
+    """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
+
+    The results have the same structure, with a `pathlib.Path` in the place of each.
+    """
+
+    def __init__(self, settings: DownloadSettings) -> None:
+        """Creates a manager.
+
+        Args:
+            settings: its directories and options.
+
+        Raises:
+            TypeError: `settings` is something else, such as a directory.
+        """
+        _check_settings(settings)
+        self._settings = settings
+        self._fetched: dict[str, Checksum] = {}
+
+    @property
+    def download_dir(self) -> Path:
+        """The directory of downloaded files."""
+        return self._settings.download_dir
+
+    @property
+    def manual_dir(self) -> Path:
+        """The directory of files that the user must provide.
+
+        Raises:
+            DownloadError: the directory does not exist or is empty; the message says what must be there.
+        """
+        directory = self._settings.manual_files
+        if not directory.is_dir() or not any(directory.iterdir()):
+            problem = "is empty" if directory.is_dir() else "is not a directory"
+            raise DownloadError(
+                f"{directory} {problem}. This dataset's sources cannot be downloaded: put them there by hand, "
+                f"or give their place by --manual_dir. {self._settings.instructions}".rstrip()
+            )
+        return directory
+
+    @property
+    def downloaded_size(self) -> int:
+        """Bytes of the files that were asked for."""
+        return sum(checksum.size for checksum in self._fetched.values())
+
+    @property
+    def register_checksums(self) -> bool:
+        """Whether checksums are recorded instead of checked."""
+        return self._settings.register_to is not None
+
+    def download(self, urls: Any) -> Any:
+        """Returns the local paths of the files of URLs; downloads those that are not there.
+
+        A path of this machine, as text, Path or file:// URL, is returned unchanged, after a check of its checksum if
+        one is recorded.
+
+        Raises:
+            DownloadError: a file cannot be had, or is another than was recorded.
+        """
+        paths = self._mapped(self._download, urls)
+        self._register()
+        return paths
+
+    def extract(self, paths: Any) -> Any:
+        """Returns the paths of extracted archives: a directory each, or a file for a single compressed file.
+
+        Raises:
+            DownloadError: an archive is damaged, of an unknown kind, or unsafe to unpack.
+        """
+        return self._mapped(self._extract, paths)
+
+    def download_and_extract(self, urls: Any) -> Any:
+        """Returns `extract(download(urls))`; a file that is not an archive is left as it is."""
+        paths = self._mapped(self._download_and_extract, urls)
+        self._register()
+        return paths
+
+    def _register(self) -> None:
+        """Writes the checksums of the downloaded files to checksums.tsv, if that was requested."""
+        file = self._settings.register_to
+        if file is not None and not self._settings.offline:
+            write_checksums(file, {**read_checksums(file), **self._fetched})
+
+    def iter_archive(self, resource: str | os.PathLike[str] | Resource) -> Iterator[tuple[str, IO[bytes]]]:
+        """Yields (path in the archive, open file) of an archive, without unpacking it; see `iter_archive`."""
+        path = _path_of(resource)
+        return iter_archive(path, _method_of(resource, path))
+
+    def download_kaggle_data(self, competition_or_dataset: str) -> Path:
+        """Returns a directory of the manual directory: Kaggle gives files only to who has an account.
+
+        Raises:
+            DownloadError: the directory is not there.
+        """
+        path = self.manual_dir / competition_or_dataset.replace("/", "_")
+        if not path.is_dir():
+            raise DownloadError(
+                f"{path} does not exist. Download it: kaggle datasets download (or competitions download) "
+                f"{competition_or_dataset}, and unpack it there."
+            )
+        return path
+
+    def download_checksums(self, urls: Any) -> None:
+        """Adds the checksums that files at URLs list, in the form of checksums.tsv."""
+
+        def add(path: Path) -> None:
+            """Adds the checksums in a downloaded file to the settings."""
+            self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(path)})
+
+        _map(add, self._mapped(self._download, urls))
+
+    def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
+        """Returns the tree with `function(leaf)` in place of each leaf; calls it once per distinct leaf, in threads."""
+        with ThreadPoolExecutor(self._settings.max_at_once, "beam_datasets-download") as executor:
+            submit = functools.cache(lambda leaf: executor.submit(function, leaf))
+            try:
+                return _map(Future.result, _map(submit, tree))
+            except BaseException:
+                executor.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _download(self, resource: Any) -> Path:
+        """Returns the file of a URL, after fetching it unless it is on this machine; notes its checksum."""
+        url = _url_of(resource)
+        checksum = self._settings.checksums.get(url)
+        if (local := _local_path(url)) is not None:
+            return self._checked(local, url, checksum)
+        path = self._cached(url, checksum)
+        if path is None:
+            path = self._fetch(url, None if self.register_checksums else checksum)
+        self._note(url, path)
+        return path
+
+    def _checked(self, path: Path, url: str, recorded: Checksum | None) -> Path:
+        """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
+
+        Args:
+            path: path of the file or directory.
+            url: URL that the builder gave, under which the checksum is recorded.
+            recorded: the recorded checksum; None if there is none.
+
+        Raises:
+            DownloadError: it does not exist, or differs.
+        """
+        if not path.exists():
+            raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
+        if recorded and path.is_file() and not self.register_checksums:
+            size = path.stat().st_size
+            actual = f"{size:,} bytes" if size != recorded.size else f"sha256 {compute_sha256(path)}"
+            if size != recorded.size or not actual.endswith(recorded.sha256):
+                raise DownloadError(
+                    f"{path}: expected the file that was recorded for {url} ({recorded}), got {actual}. If it changed "
+                    "on purpose, record it again by --register_checksums."
+                )
+        if path.is_file() and self.register_checksums:
+            self._note(url, path)
+        return path
+
+    def _cached(self, url: str, recorded: Checksum | None) -> Path | None:
+        """Returns the file of a URL from the manual or download directory; None if it must be fetched.
+
+        Raises:
+            DownloadError: a required checksum is missing or differs, or a worker would have to fetch it.
+        """
+        settings = self._settings
+        if recorded is None and settings.force_checksums and not self.register_checksums:
+            raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
+        if recorded and recorded.filename and (by_hand := settings.manual_files / recorded.filename).is_file():
+            is_same = by_hand.stat().st_size == recorded.size and compute_sha256(by_hand) == recorded.sha256
+            if not (is_same or self.register_checksums):
+                raise DownloadError(
+                    f"{by_hand}: expected the file that was recorded for {url} ({recorded}), got another one. If it "
+                    "changed on purpose, record it again by --register_checksums."
+                )
+            return by_hand
+        path = self._kept(self._place(url, None if self.register_checksums else recorded))
+        if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
+            return path
+        if settings.offline:
+            raise DownloadError(
+                f"{path} of {url} does not exist on this worker. The launcher fetches it to download_dir, "
+                "which workers must see: give a directory that all machines share."
+            )
+        return None
+
+    def _place(self, url: str, recorded: Checksum | None) -> Path:
+        """Returns the path of a URL's file: `<hash of URL and recorded SHA-256>-<name>` in the download directory."""
+        name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
+        key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
+        return self.download_dir / f"{key}-{shorten_file_name(name)}"
+
+    @staticmethod
+    def _kept(path: Path) -> Path:
+        """Returns the path of the file with this key, which the server may have named; the path itself without one."""
+        same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
+        return path if path.is_file() else next(filter(Path.is_file, same_key), path)
+
+    def _fetch(self, url: str, recorded: Checksum | None) -> Path:
+        """Fetches a URL into the download directory; returns the file, named as the server names it if it does.
+
+        If another process fetches it at the same time, waits for that one.
+
+        Raises:
+            DownloadError: it cannot be fetched, or has another checksum than the recorded one.
+        """
+        path = self._place(url, recorded)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.register_checksums:
+            self._kept(path).unlink(missing_ok=True)  # the recorded checksum is that of the current file
+        partial_path, verify_ssl = path.with_name(f".{path.name}.part"), self._settings.verify_ssl
+        partial = PartialDownload(url, partial_path, recorded, verify_ssl=verify_ssl)
+        with storage.locked(partial.path):
+            if (fetched_path := self._kept(path)).is_file():  # by another process
+                partial.path.unlink()
+                return fetched_path
+            partial.complete()
+            if recorded is not None and (actual := compute_sha256(partial.path)) != recorded.sha256:
+                partial.clear()
+                raise DownloadError(
+                    f"{url}: expected the file that was recorded ({recorded}), got sha256 {actual}. If it changed on "
+                    "purpose, record its checksum by --register_checksums."
+                )
+            if partial.file_name and not (recorded and recorded.filename):
+                # the suffix determines how the file is unpacked
+                path = path.with_name(f"{path.name.partition('-')[0]}-{partial.file_name}")
+            partial.path.replace(path)
+        return path
+
+    def _note(self, url: str, path: Path) -> None:
+        """Records the checksum of a downloaded URL; computes it if none is known, or checksums are being registered."""
+        checksum = self._settings.checksums.get(url)
+        if checksum is None or self.register_checksums:
+            filename = path.name.partition("-")[2] if path.parent == self.download_dir else path.name
+            checksum = Checksum(path.stat().st_size, compute_sha256_once(path), filename)
+        self._fetched[url] = checksum
+
+    def _download_and_extract(self, resource: Any) -> Path:
+        """Returns the path of the extracted archive, or of the downloaded file if it is not an archive.
+
+        Args:
+            resource: a URL or a `Resource`.
+        """
+        path = self._download(resource)
+        method = _method_of(resource, path)
+        return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
+
+    def _extract(self, resource: Any) -> Path:
+        """Extracts an archive unless it is unchanged since it was extracted; returns the directory or file."""
+        path = _path_of(resource)
+        method = _method_of(resource, path)
+        stat = path.stat()
+        key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
+        target = self.download_dir / "extracted" / f"{key}-{shorten_file_name(path.name)}"
+        if not target.exists():
+            extract(path, method, target)
+        return target
+
+
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Returns lists, tuples and dicts with the function's results in place of their leaves."""
+    if isinstance(tree, (str, os.PathLike, Resource, Future)):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {name: _map(function, branch) for name, branch in tree.items()}
+    if not isinstance(tree, Iterable):
+        raise TypeError(
+            f"{tree!r:.200} of type {type(tree).__name__}; needed: a URL, a Resource, lists or dicts of them."
+        )
+    branches = [_map(function, branch) for branch in tree]
+    return tuple(branches) if isinstance(tree, tuple) else branches
+
+
+def _url_of(resource: Any) -> str:
+    """Returns the URL of a resource, which is also a path or the URL itself.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    url = resource.url if isinstance(resource, Resource) else resource
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str):
+        raise TypeError(f"{resource!r:.200}; needed: a URL, or a Resource with one.")
+    return url
+
+
+def _local_path(url: str) -> Path | None:
+    """Returns the path of a file:// URL, or of text without a scheme; None of another URL.
+
+    >>> _local_path("file:///data/a%20b.zip").as_posix(), _local_path("data/a.zip").as_posix(), _local_path("gs://b/a")
+    ('/data/a b.zip', 'data/a.zip', None)
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file":
+        return Path(urllib.request.url2pathname(parts.path))
+    return Path(url).expanduser() if "://" not in url else None
+
+
+def _path_of(resource: Any) -> Path:
+    """Returns the local path that a path or a `Resource` names.
+
+    Raises:
+        TypeError: a `Resource` has no path.
+    """
+    path = resource.path if isinstance(resource, Resource) else resource
+    if path is None:
+        raise TypeError(f"{resource!r:.200}; needed: a path, or a Resource with one.")
+    return Path(path)
+
+
+def _method_of(resource: Any, path: Path) -> ExtractMethod:
+    """Returns the method to extract a local file: that of its `Resource`, or else by the suffix of its name."""
+    return (resource.extract_method if isinstance(resource, Resource) else None) or method_of_name(path)
