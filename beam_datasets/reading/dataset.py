@@ -40,7 +40,8 @@ from beam_datasets.reading.index.transforms import (
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.plan import ReadPlan
 from beam_datasets.reading.records.source import Source
-from beam_datasets.reading.streams import Stream, StreamIterator
+from beam_datasets.reading.stream_iterator import StreamIterator
+from beam_datasets.reading.streams import Stream
 
 _IN_LOADER = " A DataLoader of PyTorch takes ds.as_torch()."
 

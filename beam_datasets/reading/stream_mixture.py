@@ -25,7 +25,8 @@ from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.mixture import Pattern, Schedule
 from beam_datasets.reading.index.transforms import ENDLESS, Operation
 from beam_datasets.reading.stream_checkpoint import HINT, StreamState, Unit, unit_of
-from beam_datasets.reading.streams import Stream, StreamIterator
+from beam_datasets.reading.stream_iterator import StreamIterator
+from beam_datasets.reading.streams import Stream
 
 _MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # sources computed at once: few at first
 
