@@ -104,14 +104,14 @@ def _build_from_generator(
 
 
 def _check_epochs_of_keras(num_left: int, dataset: Dataset) -> None:
-    """Checks that Keras does not cut later epochs to the length of a first one that starts at a state.
+    """Checks, if Keras repeats the dataset, that the first epoch is complete: Keras cuts all later ones to its length.
 
     Args:
-        num_left: number of items of the first iteration.
-        dataset: the items of an iteration that starts at the beginning.
+        num_left: number of items of the first epoch, which continues at a saved state.
+        dataset: the items of a complete epoch.
 
     Raises:
-        ValueError: it would.
+        ValueError: Keras repeats the dataset, and the first epoch has fewer items than a complete one.
     """
     num_items = operator.length_hint(dataset.iterate())
     if num_left < num_items and is_repeated_by_keras():

@@ -65,7 +65,7 @@ The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if 
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints the findings about a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
+    """Prints the findings about a dataset, and repairs it with --repair; returns 0, or `FOUND` if it is damaged."""
     parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
     parsed, beam_args = parser.parse_known_args(args)

@@ -163,7 +163,7 @@ def _leads_to_member(open_link: Callable[[], Any]) -> bool:
 
 
 def _call_guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns the result of a function on an archive; errors of libraries about damage become a `DownloadError`."""
+    """Returns `function(*arguments)`; errors of libraries about damage become a `DownloadError` about `path`."""
     try:
         return function(*arguments)
     except (

@@ -153,7 +153,10 @@ class PartialDownload:
             )
 
     def _check_is_no_page(self, response: requests.Response) -> None:
-        """Raises DownloadError if the server sent a page of HTML for a file without a checksum, of another suffix."""
+        """Raises DownloadError if the server sent HTML for a URL that does not end as a page does.
+
+        A file with a recorded checksum is not checked.
+        """
         is_page = response.headers.get("Content-Type", "").lower().startswith("text/html")
         suffix = posixpath.splitext(self.file_name or urllib.parse.urlsplit(self._url).path)[1]
         if self._recorded or not is_page or _PAGE_SUFFIXES.fullmatch(suffix):

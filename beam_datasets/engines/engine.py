@@ -233,7 +233,8 @@ def _remote_engine(options: PipelineOptions, shared_disk: bool) -> Engine:
 
     Args:
         options: the pipeline's options.
-        shared_disk: whether its workers are said to see this machine's paths; those on this machine do.
+        shared_disk: whether the user states that its workers see this machine's paths. Workers that run on this
+            machine, as those of the environment LOOPBACK, see them in any case.
     """
     name = str(options.view_as(StandardOptions).runner)
     return Engine(

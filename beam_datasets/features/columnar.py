@@ -88,7 +88,7 @@ class ColumnarDecoder:
         self._indices = _number_locations(
             locations, {id(view): first for view, first in zip(self._views, first_indices)}
         )
-        self._makers = tuple(view.maker() for view in self._views)
+        self._functions = tuple(view.compile_rows() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
 
     def of_batches(self, *, pad: bool = False) -> ColumnarDecoder:
@@ -110,17 +110,17 @@ class ColumnarDecoder:
             ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
             FeatureError: the returned function raises it if a feature does not decode; the text begins with its name.
         """
-        makers, nest, columns = self._makers, self._indices, self._columns
+        functions, nest, columns = self._functions, self._indices, self._columns
 
         def example(record: Buffer) -> Any:
             """Returns the example of a record."""
-            return _examples(columns([record]), makers, nest, 1)[0]
+            return _examples(columns([record]), functions, nest, 1)[0]
 
         return example
 
     def examples(self, records: Any) -> list[Any]:
         """Returns the examples of a list of records or a RecordBlock; raises the errors of `one`."""
-        return _examples(self._columns(records), self._makers, self._indices, len(records)) if len(records) else []
+        return _examples(self._columns(records), self._functions, self._indices, len(records)) if len(records) else []
 
     def columns(self, records: Any) -> Any:
         """Returns the columns of records, in the structure of an example; raises the errors of `one`.
@@ -185,7 +185,7 @@ class ColumnarDecoder:
     def _locate(self, feature: Any, name: str) -> Location:
         """Adds the views of a feature, and returns where its values are: (view, index of the feature in the view).
 
-        A dict of features gives a dict of such locations.
+        A dict of features, or a sequence of such a dict, gives a dict of such locations.
 
         Args:
             feature: a connector.
@@ -271,7 +271,10 @@ def _build_leaf_view(feature: Any, name: str) -> View | None:
 
 
 def _decoded_size(feature: Any) -> int | None:
-    """Returns the size in bytes of the values of a leaf; None if it is not known."""
+    """Returns the size in bytes of the decoded array of an Image or a Tensor; None for another leaf or an unknown size.
+
+    The size of a shape with an unknown length, and of the shape (), is unknown.
+    """
     if not isinstance(feature, (Image, Tensor)):
         return None
     count = num_values(feature.shape or (None,))
@@ -315,19 +318,19 @@ def _fill_structure(nest: ColumnIndices, values: list[Any]) -> Any:
     )
 
 
-def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:
+def _examples_in_python(columns: tuple[Any, ...], functions: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:
     """Returns the n examples of n records.
 
     Args:
         columns: the column of each view.
-        makers: for each view the function from its column to a list of values: n of its first feature, then n of the
-            second, and so on; None if the column is this list.
+        functions: for each view the function from its column to a list of values: n of its first feature, then n
+            of the second, and so on; None if the column is this list.
         nest: the structure of an example, with the index of the feature in place of each value.
         n: the number of records.
     """
     values: list[Any] = []
-    for column, make in zip(columns, makers):
-        values.extend(column if make is None else make(column))
+    for column, rows in zip(columns, functions):
+        values.extend(column if rows is None else rows(column))
     return [_fill_structure(nest, values[i::n]) for i in range(n)]
 
 
@@ -370,8 +373,8 @@ class View(abc.ABC):
                 view with several groups gets a tuple (records, columns of the groups) instead.
         """
 
-    def maker(self) -> Callable[[Any], Any] | None:
-        """Returns `rows`, or a faster function with the same results; None if the column is the list of values."""
+    def compile_rows(self) -> Callable[[Any], Any] | None:
+        """Returns `rows`, or a faster function from a column to the same values; None if the column is their list."""
         return self.rows
 
     def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
@@ -404,7 +407,7 @@ class View(abc.ABC):
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: Fills) -> TaskList:
         """Returns tasks without arguments, and the function from the list of their results to the batch.
 
-        The batch is the result of `batch` with these arguments. There are no tasks if the values are small.
+        The batch is the result of `batch` with these arguments.
 
         For the arguments and the batch, see `batch`. There are no tasks if the values are small.
         """
@@ -434,8 +437,11 @@ class Numbers(View):
             values[feature * n + record] = None
         return values
 
-    def maker(self) -> Callable[[Any], Any]:
-        """Returns a function to an array of the scalars, or to a list of arrays, if no conversion is needed."""
+    def compile_rows(self) -> Callable[[Any], Any]:
+        """Returns `rows`, or a faster function if no conversion is needed.
+
+        The faster one returns an array, not a list, if the values are scalars.
+        """
         if self.is_optional or self.dtype not in _STORED:
             return self.rows
         if not self.shape:
@@ -514,8 +520,11 @@ class Sequences(View):
         ends, items = self._count_items(column).cumsum().tolist(), self._unpack_items(data)
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
 
-    def maker(self) -> Callable[[Any], Any]:
-        """Returns `rows`, or a function that is faster for one record, if the numbers need no conversion."""
+    def compile_rows(self) -> Callable[[Any], Any]:
+        """Returns `rows`, or the same function of a column made faster for a column of one record.
+
+        The faster function is returned if the numbers need no conversion and their count may vary.
+        """
         if self._plain is None or self.length is not None:
             return self.rows
         all_rows, dtype = self.rows, self._plain
@@ -578,7 +587,7 @@ class BytesView(View):
         unpack = self.unpack
         return column if unpack is bytes else [None if data is None else unpack(data) for data in column]
 
-    def maker(self) -> Callable[[Any], Any] | None:
+    def compile_rows(self) -> Callable[[Any], Any] | None:
         """Returns None if the bytes are the values, so that the column is the list of values; otherwise `rows`."""
         return None if self.unpack is bytes else self.rows
 

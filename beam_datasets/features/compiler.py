@@ -95,7 +95,7 @@ def _to_example_features(feature: Any) -> FeatureConnector:
         feature: a connector, or a dict of features, as `to_feature` takes it.
 
     Raises:
-        FeatureValueError: the argument means another feature.
+        FeatureValueError: the argument is another feature, such as a Tensor.
     """
     top = to_feature(feature)
     if isinstance(top, FeaturesDict) or (isinstance(top, Sequence) and isinstance(top.feature, FeaturesDict)):

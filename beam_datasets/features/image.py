@@ -437,7 +437,7 @@ class Video(Sequence):
         return self.feature  # type: ignore[return-value]
 
     def items_of(self, value: Any, path: str) -> Items:
-        """Returns the frames of a value, as arrays or image files.
+        """Returns the frames of a value: an array or a list as it is, or the image files of the frames of a video file.
 
         Args:
             value: an array, a list of frames, or a video file as bytes, a path or an open file.

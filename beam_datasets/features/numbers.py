@@ -577,7 +577,10 @@ def stored_list_converter(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[
 def unpackers(
     to_array: Callable[[Any], NDArray[Any]], shape: Shape, path: str
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Returns the functions `unpack` and `unpack_many` of the `Codec` of items of a shape.
+    """Returns the functions `unpack` and `unpack_many` of a `leaf.Codec` for items of a shape.
+
+    `unpack` converts the values of a list to one item: an array of the shape, or a scalar for shape (). `unpack_many`
+    converts them to all n items, an array of shape (n, *shape).
 
     Args:
         to_array: the function from the values of a list to a flat array of the feature's dtype.

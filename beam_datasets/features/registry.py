@@ -28,7 +28,10 @@ def register(kind: _Class) -> _Class:
 
 
 def class_name(kind: type[FeatureConnector]) -> str:
-    """Returns the name of a user's class in features.json: '<module>.<class>'."""
+    """Returns the name of a user's class in features.json: '<module>.<class>', without classes around it.
+
+    The module of a script is `__main__`, also in its worker processes.
+    """
     module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # the script, in its new processes
     return f"{module}.{kind.__name__}"
 

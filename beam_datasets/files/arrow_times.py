@@ -235,7 +235,7 @@ def _text_of_seconds(number: int, per_second: int) -> str:
 
 
 def duration_text(number: int, per_second: int) -> str:
-    """Returns a duration as `str` of Python's timedelta has it, of any size.
+    """Returns a duration of `number` / `per_second` seconds as `str` of Python's timedelta has it, of any size.
 
     >>> duration_text(-1, 1000), duration_text(3 * 86400 + 1, 1)
     ('-1 day, 23:59:59.999000', '3 days, 0:00:01')

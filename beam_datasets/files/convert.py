@@ -168,7 +168,7 @@ def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
 
 
 def _parse_float(text: str) -> float | int:
-    """Parses a number; returns an integer if a float would round it.
+    """Parses a number, 'nan' or 'inf'; returns an integer if a float would round it.
 
     Raises:
         ValueError: the text is not a number, contains an underscore, or is too large for a float64.
@@ -226,7 +226,10 @@ _PARSERS: dict[str, Convert] = {
 
 
 def missing_problem(field: Field, path: str) -> str:
-    """Returns the problem of a value that is missing, and what to do.
+    """Returns the problem of a missing value, and the options that avoid it, as one clause for an error.
+
+    For example "the value is missing; if that is right, say so: --feature age=int64?". It depends on the kind of the
+    field, and on whether it is inside a list.
 
     Args:
         field: the field whose value is missing.

@@ -269,10 +269,10 @@ def rows(
     fields: Mapping[str, Field] | None = None,
     typed_paths: Collection[str] = (),
 ) -> Iterator[Row]:
-    """Yields the rows of a row group.
+    """Yields the rows of a row group: (number in the file from 0, 'row <number>', {column: value}).
 
     Args:
-        piece: whose start is the number of the row group; without an end if the file cannot be used.
+        piece: a row group; `start` is its number in the file, and `stop` is None if the file cannot be used.
         column_names: the columns to read, if the file has them.
         fields: fields of the columns.
         typed_paths: the paths of fields whose types the user has given.

@@ -85,7 +85,7 @@ class PartitionColumns:
     def adder(
         self, name: str, fields: Mapping[str, Field], dropped_columns: Collection[str] = (), *, is_text: bool
     ) -> AddColumns | None:
-        """Returns the function that adds the partition columns of a file to its rows; None if there are no columns.
+        """Returns the function from a row to the row with the partition columns of a file; None if there are none.
 
         The function raises ValueError if a row has a partition column with another value than the folder.
 

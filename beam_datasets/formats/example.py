@@ -258,7 +258,8 @@ class IrregularRecord(ExampleError):
 def canonicalize(data: bytes) -> bytes:
     """Returns the canonical record with the features of any serialized Example.
 
-    Entries that protobuf merges (a name twice) are merged as it does: the last one counts.
+    Entries that protobuf merges (a name twice) are merged as it does: the last one counts. Unknown fields are dropped.
+    Empty bytes stay empty.
 
     Raises:
         ExampleError: the bytes are not a serialized Example.

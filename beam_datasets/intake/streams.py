@@ -261,7 +261,7 @@ class _RemoteStream(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Closes the stream and this one."""
+        """Closes the stream of Beam, and this object."""
         self._stream.close()
         super().close()
 

@@ -207,7 +207,10 @@ class BlockedVersions:
     configs: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
     def reason(self, version: VersionOrStr, config: str | None = None) -> str | None:
-        """Returns the reason for which a version, or its config, is blocked; None if it is not blocked."""
+        """Returns why a version, or its config, is blocked; None if it is not blocked.
+
+        If it is blocked for an unknown reason, the text only states that it is blocked.
+        """
         name = str(version)
         if name in self.versions:
             return self.versions[name] or f"version {name} is blocked."

@@ -86,7 +86,11 @@ def checksum(keys: bytes, sizes: bytes) -> int:
 
 
 def _is_intact(blocks: SpilledBlocks, crc: int) -> bool:
-    """Returns whether a block's keys and sizes match their CRC-32C, after checking all records, a chunk at a time.
+    """Returns whether the CRC-32C of a block's keys and sizes is `crc`; checks all records, a chunk at a time.
+
+    Args:
+        blocks: one spilled block.
+        crc: the CRC-32C of its keys and sizes when it was written.
 
     Raises:
         CorruptRecordError: a record is damaged.

@@ -206,7 +206,7 @@ class _Search:
                 yield from self.below(path, depth - 1)
 
     def _examine(self, path: str, kind: LeftoverKind) -> Iterator[Leftover]:
-        """Yields the leftover at a path, if any; on an error, it is not abandoned and the error is the reason."""
+        """Yields the leftover at a path, if any; if that cannot be judged, one to keep, with the error as reason."""
         try:
             leftover = self.judge(path, kind)
         except StorageError as error:  # such as a damaged record, which must not hide other leftovers

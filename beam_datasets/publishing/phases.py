@@ -268,7 +268,7 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
 
     Raises:
         LostExamplesError: a file does not exist, or has another size.
-        StorageError: the directory is not that of the launcher.
+        StorageError: the run is reserved, and this process does not see the launcher's staging directory.
     """
     root = run.staging_dir
     folder = new_dir(root)

@@ -46,7 +46,7 @@ def _is_bool(feature: Any) -> bool:
 
 
 def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
-    """Returns the values of a feature for an error message: "7", "[1, 2]" or "1,200 values"."""
+    """Returns the values of a feature for an error message: "7", "[1, 2]", or "9 values" for more than 8."""
     if len(values) > VALUES_SHOWN:
         return f"{len(values):,} values"
     texts = [_show_value(value) for value in values]

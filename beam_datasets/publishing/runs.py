@@ -101,7 +101,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        """The run and its owner, for messages."""
+        """The run and its owner, for messages: 'run 1f2e3d4c (process 7 on host, FlinkRunner, since ...)'."""
         runner = f", {self.owner.runner}" if self.owner.runner else ""
         return f"run {self.job} ({self.owner.text}{runner}, since {utc(self.owner.started)})"
 

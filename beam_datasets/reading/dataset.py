@@ -115,6 +115,8 @@ class Dataset(ReadPlan, Frameworks):
     def raw(self) -> Dataset:
         """Returns the dataset with the stored records, as `bytes`, instead of decoded examples.
 
+        With `ReadConfig.add_tfds_id` the items are pairs (id, record).
+
         Raises:
             ValueError: `map()` or `batch()` came before.
         """

@@ -55,7 +55,7 @@ class Frameworks(metaclass=NamesForeign):
             return self._advise(name)
 
     def _feature_names(self: Any) -> Collection[str]:
-        """Returns the names of the features; () if the items have other ones."""
+        """Returns the names of the features; () if the items are not examples with these features, as after `map()`."""
         if "_steps" not in vars(self):  # while it is unpickled
             return ()
         try:

@@ -44,7 +44,9 @@ class Sample:
 def take_samples(
     sources: Mapping[str, SourceUnits], encode: Callable[[Any], bytes], share: float = SAMPLE
 ) -> dict[str, Sample]:
-    """Returns {split: `Sample`} of units that are spread evenly over the source, as many as fit into the time.
+    """Returns {split: `Sample`} of units that are spread evenly over the source.
+
+    `share` of the units are sampled, or fewer if the time is over before.
 
     The splits share `SAMPLE_SECONDS`: time that a split does not use is divided among the next ones. Of each split at
     least one example is encoded.
@@ -81,7 +83,7 @@ def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: di
     Args:
         unit: the unit to read.
         source: the source of the unit.
-        keeps: split -> its `keep`, of the splits that are read together; see `SourceUnits`.
+        keeps: split -> its `keep` (see `SourceUnits`), for all splits that this source is read for.
         encode: the function from an example to its record.
         sizes: split -> [number of examples, framed size of their records in bytes]. Changed.
         end: the time of `time.monotonic()`, in seconds, after which no further example is read.
@@ -151,7 +153,11 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions) -> Estima
 
 
 def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
-    """Returns (bytes that merging and writing a split read, number of read requests, number of write requests)."""
+    """Returns the I/O of merging and writing a split: (bytes read, number of read requests, number of write requests).
+
+    Each level of merging, the writing of shards, and the joining of shards that are written in parts read all bytes
+    once.
+    """
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
     levels = len(level_sizes(groups, size, blocks, MergeLimits()))

@@ -433,7 +433,10 @@ def glob(pattern: PathLike) -> list[str]:
 
 
 def _match_names(base: str, pattern: str) -> list[str]:
-    """Returns the names in a directory that match; none if the directory does not exist."""
+    """Returns the names in a directory that match a pattern of `fnmatch`; [] if the directory does not exist.
+
+    Names that begin with a dot match only patterns that do.
+    """
     if not is_dir(base):
         return []
     try:

@@ -87,14 +87,16 @@ class Catalogue:
     def load_code(
         self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None, number: int = 1
     ) -> dict[str, str]:
-        """Returns the code that loads the examples of a page: Python, and a command that makes a dataset of them.
+        """Returns code for the examples of a page: {'slice': title, 'python': code, 'command': shell command}.
+
+        The command materializes the examples as a dataset.
 
         Args:
             published: the version that is shown.
             expression: the slice.
             where: a condition on its examples; '' for none.
             rows: positions of the slice that are shown; None for all.
-            number: number of the slice on its page, so that the commands of two make different datasets.
+            number: number of the slice on its page, from 1; commands with different numbers make different datasets.
         """
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)

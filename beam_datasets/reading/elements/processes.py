@@ -210,7 +210,9 @@ def _send(connection: socket.socket, kind: int, values: Any) -> None:
 
 
 def _receive(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any]:
-    """Waits for the next message of a worker; returns its kind and values, and tells the worker that it is read.
+    """Waits for the next message of a worker, acknowledges it, and returns (kind, values).
+
+    The kind is `_PART`, `_BLOCK`, `_END` or `_ERROR`.
 
     Raises:
         WorkerError: the worker has ended without a message.

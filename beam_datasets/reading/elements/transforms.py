@@ -318,7 +318,7 @@ def decode_only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ..
 def _tasks_of_single_item(
     make_item_tasks: Callable[[Any], tuple[Any, Callable[[Any], Any]]], convert: Function
 ) -> MakeTasks:
-    """Returns a function that makes the tasks of a block with a single item.
+    """Returns the `MakeTasks` of blocks with a single item: a function from [item] to its `Tasks`.
 
     Args:
         make_item_tasks: function from the item to (tasks, function from their results to a result).

@@ -166,8 +166,9 @@ class InterleaveOrder:
         A visit at which a file ends reads fewer than `examples_per_visit` examples; the shortfall is the difference.
 
         Returns:
-            The number of examples read until each file has ended, and the sum of the shortfalls before each file,
-            followed by the sum of all.
+            Two arrays for k such files: the number of examples, of all files, that are read up to the end of each, of
+            shape (k,); and the sums of the first 0, 1, ..., k shortfalls, of shape (k + 1,). In the example of the
+            class they are [7, 8] and [0, 1, 2].
         """
         firsts, end = self._schedule
         lasts = firsts + self.lengths // self.examples_per_visit * self._cycle

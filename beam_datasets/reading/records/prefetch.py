@@ -13,6 +13,8 @@ T = TypeVar("T")
 def prefetch_results(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
     """Calls functions and yields their results, in order. With threads, calls the next one while a result is used.
 
+    At most two calls that have not been yielded exist at a time, so more than two threads are of no use.
+
     Args:
         calls: functions without arguments.
         threads: number of threads; 0 to call each function when its result is requested.

@@ -207,9 +207,11 @@ class RunReader:
         return self._chunk
 
     def _load_chunk(self, ranges: Ranges, chunk_bytes: int) -> tfrecord.Chunk:
-        """Reads a chunk of about `chunk_bytes` bytes that has the first record of the ranges.
+        """Reads a chunk of the shard that contains the first record of the ranges.
 
-        If the offsets are unknown, scans the shard up to this record, from the last scanned record on if possible.
+        If the offsets are known, the chunk begins at this record and has about `chunk_bytes` bytes. If not, scans the
+        shard up to this record, from the last scanned record on if possible, and returns the scanned chunk, which may
+        begin earlier.
         """
         record = int(ranges[0][0])
         offsets = self.shard.known_offsets

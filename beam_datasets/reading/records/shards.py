@@ -220,7 +220,7 @@ class Shard:
         return np.flatnonzero(np.cumsum(changes))
 
     def read_one(self, record: int) -> bytes:
-        """Returns the data of the record with a number, after checking its checksums.
+        """Returns the data of record number `record`, counted from 0 in the shard, after checking its checksums.
 
         Raises:
             CorruptRecordError: the record is damaged.
