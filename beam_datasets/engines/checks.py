@@ -13,6 +13,7 @@ import platform
 import re
 import shutil
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,8 @@ from beam_datasets.errors import BeamDatasetsError
 _STAGE = "check"  # id and name of a stage without elements
 CONNECT_SECONDS = 10  # for a server to answer
 WORKER_SECONDS = 60  # for a worker to start
+REMOTE_CONNECT_SECONDS = 3  # for a pool of another machine to accept a connection, which the network may not allow
+REMOTE_WORKER_SECONDS = 30  # for a worker of another machine to connect, which a firewall may not allow
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
@@ -163,7 +166,14 @@ def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
 
 
 def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
-    """Checks that the job service answers, and that the worker pool, if it is on this machine, starts a worker.
+    """Checks that the job service answers, and that the worker pool starts a worker of this process's versions.
+
+    A pool of another machine is asked if it can be reached from here; no answer is no error, as the engine may reach
+    it nevertheless.
+
+    Args:
+        options: options of the pipeline.
+        is_pool_here: whether an address of a pool on loopback means this machine, not the machines of a cluster.
 
     Raises:
         EngineError: nothing answers, no worker starts, or the pool has other versions than this process.
@@ -171,13 +181,16 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
     portable = options.view_as(PortableOptions)
     if portable.job_endpoint and portable.job_endpoint != "embed":
         check_job_service(portable.job_endpoint)
-    if not is_pool_here or portable.environment_type != "EXTERNAL":
+    if portable.environment_type != "EXTERNAL":
         return
     pool, params = pool_of(options)
-    if _address(pool)[0] in HERE:
+    environment = ExternalEnvironment.from_options(portable)
+    if _address(pool)[0] not in HERE:
+        _check_remote_worker(pool, params, environment)
+    elif is_pool_here:
         advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
         _check_listens(pool, "found no worker pool at", advice)
-        _check_starts_worker(pool, params, ExternalEnvironment.from_options(portable))
+        _check_starts_worker(pool, params, environment)
 
 
 def check_job_service(endpoint: str) -> None:
@@ -250,8 +263,54 @@ def _check_starts_worker(pool: str, params: dict[str, str], environment: Externa
     Raises:
         EngineError: no worker starts, or it cannot execute stages of this process.
     """
+    control = _Control(environment, socket.gethostname())
+    problem = _start_worker(pool, params, control, "localhost", WORKER_SECONDS)
+    if not problem and not control.connected.is_set():
+        problem = f"none within {WORKER_SECONDS} s"
+    if problem:
+        raise _worker_error(pool, problem)
+
+
+def _check_remote_worker(pool: str, params: dict[str, str], environment: ExternalEnvironment) -> None:
+    """Checks a pool of another machine as `_check_starts_worker` does, if pool and worker can be reached from here.
+
+    Args:
+        pool: address of the pool.
+        params: parameters for the pool.
+        environment: environment of the job's stages.
+
+    Raises:
+        EngineError: a worker has started there that cannot execute stages of this process.
+    """
+    try:
+        with socket.create_connection(_address(pool), timeout=REMOTE_CONNECT_SECONDS) as connection:
+            here = str(connection.getsockname()[0])
+    except (OSError, UnicodeError):
+        return  # only the engine reaches it
+    control = _Control(environment, _address(pool)[0])
+    problem = _start_worker(pool, params, control, f"[{here}]" if ":" in here else here, REMOTE_WORKER_SECONDS)
+    if problem and (control.connected.is_set() or problem.startswith(VERSIONS_DIFFER)):
+        raise _worker_error(pool, problem)
+    if not control.connected.is_set():
+        print(
+            f"The worker pool at {pool}: no worker connected to {here} within {REMOTE_WORKER_SECONDS} s, so its "
+            "versions are not checked before the job. If the job does not progress, see what the pool printed.",
+            file=sys.stderr,
+        )
+
+
+def _start_worker(pool: str, params: dict[str, str], control: _Control, host: str, seconds: float) -> str:
+    """Has a pool start a worker and stop it again; returns the problem that the pool or the worker reports, or ''.
+
+    Args:
+        pool: address of the pool.
+        params: parameters for the pool.
+        control: service to which the worker connects.
+        host: address of this machine as the worker reaches it.
+        seconds: the time that the worker gets to connect; whether it has is `control.connected`.
+    """
     name = f"check-{uuid.uuid4().hex[:8]}"
-    with _control_service(environment) as (url, control), grpc.insecure_channel(pool) as channel:
+    with _served(control, host) as url, grpc.insecure_channel(pool) as channel:
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=url)
         service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         try:
@@ -262,25 +321,27 @@ def _check_starts_worker(pool: str, params: dict[str, str], environment: Externa
                 provision_endpoint=descriptor,
                 params=params,
             )
-            problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
-            if not problem and not control.connected.wait(WORKER_SECONDS):
-                problem = f"none within {WORKER_SECONDS} s"
-            if not problem and control.answered.wait(CONNECT_SECONDS):
+            problem = str(service.StartWorker(request, timeout=seconds).error)
+            if not problem and control.connected.wait(seconds) and control.answered.wait(CONNECT_SECONDS):
                 problem = control.problem
         except grpc.RpcError as error:
-            problem = error.details() if isinstance(error, grpc.Call) else str(error)
+            problem = str(error.details() if isinstance(error, grpc.Call) else error)
         finally:
             # If the pool does not answer, what follows reports it; the worker ends by itself, as nobody listens to it.
             with contextlib.suppress(grpc.RpcError):
                 service.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=name), timeout=CONNECT_SECONDS)
+    return problem
+
+
+def _worker_error(pool: str, problem: str) -> EngineError:
+    """Returns the error for a pool at this address whose workers have a problem."""
     if problem.startswith(VERSIONS_DIFFER):
-        raise EngineError(f"the worker pool at {pool}: {problem} Nothing was published.")
-    if problem:
-        raise EngineError(
-            f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
-            "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "
-            "python -m beam_datasets.beam.worker_pool starts its own Python."
-        )
+        return EngineError(f"the worker pool at {pool}: {problem} Nothing was published.")
+    return EngineError(
+        f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
+        "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "
+        "python -m beam_datasets.beam.worker_pool starts its own Python."
+    )
 
 
 class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
@@ -289,14 +350,18 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     This fails on a worker that has another version of Beam or of Python than this process, or another version of this
     package, or lacks it.
 
+    Args:
+        environment: environment of the job's stages.
+        host: name of the worker's machine, for messages.
+
     Attributes:
         connected: set once a worker has connected.
         answered: set once it has answered.
         problem: why the worker cannot execute stages of this process; '' if it can.
     """
 
-    def __init__(self, environment: ExternalEnvironment) -> None:
-        self._environment = environment
+    def __init__(self, environment: ExternalEnvironment, host: str) -> None:
+        self._environment, self._host = environment, host
         self.connected, self.answered = threading.Event(), threading.Event()
         self.problem = ""
 
@@ -306,7 +371,7 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         stage = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id=_STAGE)
         yield beam_fn_api_pb2.InstructionRequest(instruction_id=_STAGE, process_bundle=stage)
         try:
-            self.problem = _stage_problem(next(request_iterator).error)
+            self.problem = _stage_problem(next(request_iterator).error, self._host)
         except (grpc.RpcError, StopIteration):
             self.problem = "a worker that ended before it had executed a stage"
         self.answered.set()
@@ -342,25 +407,25 @@ class _CompareVersions(beam.DoFn):
         """Does nothing."""
 
 
-def _stage_problem(error: str) -> str:
-    """Returns why a worker of this machine cannot execute stages of this process, from its error; '' if it can."""
+def _stage_problem(error: str, host: str) -> str:
+    """Returns why a worker of a machine cannot execute stages of this process, from its error; '' if it can."""
     if runtime := _RUNTIME.search(error):
         worker = {"Python": runtime[1], "apache-beam": runtime[2]}
-        return compare_versions(worker, {name: versions()[name] for name in worker}, socket.gethostname())
+        return compare_versions(worker, {name: versions()[name] for name in worker}, host)
     if different := re.search(f"{VERSIONS_DIFFER}: [^\n]*", error):
         return different[0]
     return str(reason(RuntimeError(error))) if error else ""
 
 
 @contextlib.contextmanager
-def _control_service(environment: ExternalEnvironment) -> Iterator[tuple[str, _Control]]:
-    """Serves a worker until the context ends; provides the address and the service."""
-    server, control = grpc.server(futures.ThreadPoolExecutor(4)), _Control(environment)
+def _served(control: _Control, host: str) -> Iterator[str]:
+    """Serves a worker at an address of this machine until the context ends; provides the URL."""
+    server = grpc.server(futures.ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
-    port = server.add_insecure_port("localhost:0")
+    port = server.add_insecure_port(f"{host}:0")
     server.start()
     try:
-        yield f"localhost:{port}", control
+        yield f"{host}:{port}"
     finally:
         server.stop(None)
 

@@ -31,6 +31,7 @@ from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
 
 JOBS = [("1", "a"), ("2", "b")]
+ELSEWHERE = "127.0.0.2"  # an address of loopback that stands for another machine
 
 
 def portable(**given: str) -> PipelineOptions:
@@ -62,12 +63,13 @@ def pool(address: str) -> PipelineOptions:
 
 
 @contextlib.contextmanager
-def serving(*servicers: tuple[Callable[..., Any], Any]) -> Iterator[str]:
+def serving(*servicers: tuple[Callable[..., Any], Any], host: str = "127.0.0.1") -> Iterator[str]:
     """Runs a gRPC server of some services, and yields its address."""
     server = grpc.server(futures.ThreadPoolExecutor())
     for add, servicer in servicers:
         add(servicer, server)
-    address = f"localhost:{server.add_insecure_port('127.0.0.1:0')}"
+    name = "localhost" if host == "127.0.0.1" else host
+    address = f"{name}:{server.add_insecure_port(f'{host}:0')}"
     server.start()
     yield address
     server.stop(None).wait()
@@ -181,14 +183,16 @@ def test_a_pool_of_beam_with_another_beam(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_pool_whose_python_lacks_the_project(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["localhost", ELSEWHERE])
+def test_a_pool_whose_python_lacks_the_project(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "REMOTE_WORKER_SECONDS", checks.WORKER_SECONDS)
     hiding = tmp_path / "hiding" / "beam_datasets"
     hiding.mkdir(parents=True)
     (hiding / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'beam_datasets'\")\n")
     python = f'cd {hiding.parent} && PYTHONPATH={hiding.parent} exec {sys.executable} "$@"'
     message = "got: ModuleNotFoundError: No module named 'beam_datasets'. Workers need this project"
     with pool_of(python, tmp_path) as address, pytest.raises(checks.EngineError, match=message):
-        checks.check_servers(pool(address), is_pool_here=True)
+        checks.check_servers(pool(address.replace("localhost", host)), is_pool_here=host == "localhost")
 
 
 @pytest.mark.slow
@@ -216,6 +220,29 @@ def test_a_pool_that_starts_no_worker(error: str, message: str, monkeypatch: pyt
         server.stop(None).wait()
     started, stopped = idle.names
     assert started == stopped
+
+
+@pytest.mark.parametrize("error", ["", "out of memory", "worker 1 ended"])
+def test_a_pool_of_another_machine_whose_worker_does_not_connect(
+    error: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A firewall may be the reason, and the engine may reach the pool nevertheless."""
+    monkeypatch.setattr(checks, "REMOTE_WORKER_SECONDS", 0.2)
+    idle = Pool(error)
+    add = beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server
+    with serving((add, idle), host=ELSEWHERE) as address:
+        checks.check_servers(pool(address), is_pool_here=False)
+    assert f"The worker pool at {address}: no worker connected to 127." in capsys.readouterr().err
+    started, stopped = idle.names
+    assert started == stopped
+
+
+def test_a_pool_of_another_machine_with_other_versions() -> None:
+    add = beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server
+    error = f"{checks.VERSIONS_DIFFER}: the worker on tm-1 has apache-beam 2.66.0, and the launcher 2.77.0."
+    expected = pytest.raises(checks.EngineError, match=rf"the worker pool at {ELSEWHERE}:\d+: {error} Nothing was")
+    with serving((add, Pool(error)), host=ELSEWHERE) as address, expected:
+        checks.check_servers(pool(address), is_pool_here=False)
 
 
 def test_a_server_that_is_not_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,7 +530,7 @@ class EndedStream:
 @pytest.mark.parametrize("answers", [iter(()), EndedStream()], ids=["closed", "broken"])
 def test_a_worker_that_ends_before_it_answers_is_a_problem(answers):
     """Its silence is no success: the job would wait for it."""
-    control = checks._Control(ExternalEnvironment("localhost:1"))
+    control = checks._Control(ExternalEnvironment("localhost:1"), "tm-1")
     instructions = control.Control(answers, None)
     next(instructions)
     assert not control.answered.is_set()
