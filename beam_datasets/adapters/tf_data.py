@@ -18,8 +18,9 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
-from beam_datasets.features.base import STRING, dtype_of, shape_of
+from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.compiler import select_decoded
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.sequence import replace_inner_datasets
 from beam_datasets.metadata.supervised_keys import value_at
 

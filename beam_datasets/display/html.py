@@ -17,7 +17,7 @@ from beam_datasets.display.text import printable, size_text
 from beam_datasets.display.values import value_text
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image, LabeledImage, Video
-from beam_datasets.features.base import STRING
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import display_names, iter_nested_features, leaves_with_features
 
 _PIXELS = 96  # length of the longer side of a thumbnail

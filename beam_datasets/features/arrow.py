@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import STRING
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
 

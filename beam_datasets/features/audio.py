@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
-from beam_datasets.features.base import (
+from beam_datasets.features.base import FeatureConnector, FromJson, to_member
+from beam_datasets.features.dtypes import (
     STRING,
-    FeatureConnector,
-    FromJson,
     Json,
     Shape,
     drop_unset,
@@ -23,7 +22,6 @@ from beam_datasets.features.base import (
     shape_from_json,
     shape_to_json,
     to_dtype,
-    to_member,
     to_shape,
 )
 from beam_datasets.features.image import read_file

@@ -10,27 +10,23 @@ from __future__ import annotations
 import abc
 import copy
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum, IntEnum
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.arguments import integer
-from beam_datasets.errors import FeatureValueError, MissingDependencyError, did_you_mean
+from beam_datasets.errors import FeatureValueError, did_you_mean
 from beam_datasets.extras import Self
+from beam_datasets.features.dtypes import Json, Shape, to_dtype
+from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.formats import example
 from beam_datasets.formats.columns import parse_lists
 from beam_datasets.formats.example import Buffer, Kind
-from beam_datasets.formats.proto_json import parse_int64
-from beam_datasets.native import core
 
 E = TypeVar("E", bound=Enum)
-Shape: TypeAlias = "tuple[int | None, ...]"
-Json: TypeAlias = "dict[str, Any]"
 Stored: TypeAlias = "list[bytes] | NDArray[Any]"
 """The values of one list of a record: a list of bytes, or an array of float32 or int64 of shape (n,)."""
 
@@ -488,20 +484,6 @@ def check_unique(names: Sequence[str], path: str) -> None:
         raise FeatureValueError(f"{path}: {problem}".removeprefix(": "))
 
 
-def to_shape(shape: Any) -> Shape:
-    """Returns the argument `shape` as a tuple; None is a dimension of any length.
-
-    >>> to_shape([None, 2])
-    (None, 2)
-
-    Raises:
-        TypeError: the argument is not a tuple or list of integers and None.
-    """
-    if isinstance(shape, str) or not isinstance(shape, Iterable):
-        raise TypeError(f"shape: expected a tuple of lengths, such as (3,) or (None, 2), got {shape!r}")
-    return tuple(None if length is None else integer("a length of the shape", length) for length in shape)
-
-
 def to_names(argument: str, names: Any) -> list[str]:
     """Returns the argument `names` as a list of strings.
 
@@ -549,263 +531,3 @@ def has_one_shape(feature: FeatureConnector) -> bool:
 def dtype_of(feature: FeatureConnector) -> Any:
     """Returns the NumPy dtype of a feature's decoded values; a dict of dtypes by name for several features."""
     return feature.dtype  # type: ignore[attr-defined]
-
-
-# ------------------------------------------------------------------------------------------------------ native encoding
-
-# The native module encodes a dict whose values all fit a `FastPathSpec` in one call. It passes any other value to the
-# feature's own encoder, and any other dict to the encoder of the dict, with the same result.
-
-
-class Form(IntEnum):
-    """Kinds of values that the native module distinguishes; native/encode.c has the same numbers.
-
-    Attributes:
-        FALLBACK: any value, which is passed to the feature's own encoder.
-        TEXT: a str or bytes.
-        INTEGER: an integer.
-        FLOAT: a float.
-        TEXTS: a list of str or bytes.
-        INTEGERS: an array or a list of integers.
-        FLOATS: an array or a list of floats.
-        RAW: an array that is stored as its bytes.
-    """
-
-    FALLBACK = 0
-    TEXT = 1
-    INTEGER = 2
-    FLOAT = 3
-    TEXTS = 4
-    INTEGERS = 5
-    FLOATS = 6
-    RAW = 7
-
-
-_SEQUENCE_FORMS = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
-_MAX_DIMENSIONS = 8
-
-_INT64: np.dtype[Any] = np.dtype(np.int64)
-
-
-@dataclass(frozen=True)
-class FastPathSpec:
-    """Values of a feature that the native module encodes.
-
-    Attributes:
-        form: the kind of the values.
-        dtype: the dtype of numbers and arrays.
-        shape: the shape of arrays; None means any length.
-        low, high: the least and the greatest integer, both inclusive.
-        optional: whether None is a value, which leaves no entry in the record.
-        allow_rounding: whether floats are rounded to float32; otherwise an inexact one is passed to the encoder.
-    """
-
-    form: Form
-    dtype: np.dtype[Any] = _INT64
-    shape: Shape = ()
-    low: int = 0
-    high: int = 0
-    optional: bool = False
-    allow_rounding: bool = False
-
-    @classmethod
-    def numbers(cls, dtype: np.dtype[Any], shape: Shape, *, allow_rounding: bool = False) -> FastPathSpec | None:
-        """Returns the spec of numbers of a dtype and a shape; None if the native module does not support the dtype.
-
-        Args:
-            dtype: the dtype of the feature.
-            shape: the shape of each value; () for single numbers.
-            allow_rounding: whether floats are rounded to float32.
-        """
-        if dtype.kind == "f":
-            form = Form.FLOATS if shape else Form.FLOAT
-            return None if dtype == np.float16 else cls(form, dtype, shape, allow_rounding=allow_rounding)
-        if dtype.kind not in "biu":
-            return None
-        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        return cls(Form.INTEGERS if shape else Form.INTEGER, dtype, shape, int(low), int(high))
-
-    def sequence(self, length: int | None) -> FastPathSpec | None:
-        """Returns the spec of a sequence whose items fit this spec; None if the native module cannot encode it.
-
-        Args:
-            length: the number of items; None for any.
-        """
-        if self.form in _SEQUENCE_FORMS:
-            return replace(self, form=_SEQUENCE_FORMS[self.form], shape=(length,), optional=False)
-        if self.form in (Form.INTEGERS, Form.FLOATS) and None not in self.shape:
-            return replace(self, shape=(length, *self.shape), optional=False)
-        return None
-
-
-def native_encoder(
-    fields: Sequence[tuple[str, str, FeatureConnector, Encode]], fallback: Encode, *, as_record: bool = False
-) -> Encode | None:
-    """Returns the native function from a dict to its serialized map entries; None if the native module is missing.
-
-    Args:
-        fields: (key in the dict, name in the record, feature, encoder) of each field, in the order of the record.
-        fallback: the Python function for any value that is not a plain dict of these fields.
-        as_record: whether the function returns the whole record instead of its entries.
-    """
-    if core is None:
-        return None
-    rows = [_describe_native_field(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
-    encoder: Encode = core.encoder(rows, fallback, _TYPES, as_record)
-    return encoder
-
-
-def _describe_native_field(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
-    """Returns the tuple that describes a field of a dict to `core.encoder`.
-
-    Args:
-        key: the key in the dict.
-        wire: the name in the record.
-        spec: the values that the native module encodes; None if it passes all values to `encode`.
-        encode: the feature's own encoder.
-    """
-    if spec is None or len(spec.shape) > _MAX_DIMENSIONS:
-        spec = FastPathSpec(Form.FALLBACK)
-    dtype = spec.dtype
-    element = "?" if dtype.kind == "b" else dtype.kind
-    layout = np.empty(0, dtype).data.format
-    shape = tuple(-1 if length is None else length for length in spec.shape)
-    name = example.name_field(wire.encode("utf-8"))
-    flags, bounds = (spec.optional, spec.allow_rounding), (spec.low, spec.high)
-    return (spec.form, *flags, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
-
-
-_TYPES = (
-    np.ndarray,
-    (np.bool_,),
-    tuple(np.dtype(code).type for code in "bhilqBHILQ"),
-    (np.float32, np.float64, np.float16),
-)
-
-
-# --------------------------------------------------------------------------------------------------------------- dtypes
-
-# Dtypes that features take, and the form of dtypes, numbers and shapes in features.json.
-
-STRING = np.dtype(object)
-"""The dtype of strings (text or bytes), whose decoded values are Python bytes."""
-
-_NUMBERS = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
-)
-_DTYPES_BY_NAME: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _NUMBERS} | {
-    "string": STRING,
-    "object": STRING,
-}
-
-
-def to_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the argument `dtype` of a feature as a NumPy dtype; `STRING` for strings.
-
-    >>> to_dtype("int64"), to_dtype(np.str_) == STRING
-    (dtype('int64'), True)
-
-    Args:
-        dtype: a NumPy scalar type, an `np.dtype`, a name ('int64', 'string') or a dtype of TensorFlow. Python's own
-            `int`, `float`, `str` and `bool` are refused, because their number of bits is not known.
-
-    Raises:
-        ValueError: the argument is something else, or a dtype that no feature can have.
-        MissingDependencyError: it is 'bfloat16' and the package ml_dtypes is not installed.
-    """
-    if isinstance(dtype, str):
-        return _dtype_by_name(dtype)
-    if isinstance(dtype, type) and not issubclass(dtype, np.generic):
-        raise ValueError(
-            f"{dtype!r} is not a dtype of a feature; write np.int64, np.float32, np.str_ or np.bool_ instead"
-        )
-    if dtype is None:
-        raise ValueError("a feature needs a dtype, such as np.int64, got None")
-    try:
-        numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    except TypeError as error:
-        raise ValueError(f"{dtype!r:.200} is not a dtype of a feature: {error}") from None
-    return STRING if numpy_dtype.kind in "OUS" else _dtype_by_name(numpy_dtype.name)
-
-
-def is_dtype(dtype: Any) -> bool:
-    """Returns whether a value is a dtype of NumPy or TensorFlow, supported or not; False for names such as 'int64'."""
-    if isinstance(dtype, type):
-        return issubclass(dtype, np.generic)
-    return isinstance(dtype, np.dtype) or hasattr(dtype, "as_numpy_dtype")
-
-
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Returns the name of a dtype in features.json: 'string' for `STRING`, otherwise NumPy's name."""
-    return "string" if dtype == STRING else dtype.name
-
-
-def _dtype_by_name(name: str) -> np.dtype[Any]:
-    """Returns the dtype with this name, and imports ml_dtypes only for 'bfloat16'.
-
-    Raises:
-        ValueError: no feature can have the dtype.
-        MissingDependencyError: the name is 'bfloat16' and the package ml_dtypes is not installed.
-    """
-    if name in _DTYPES_BY_NAME:
-        return _DTYPES_BY_NAME[name]
-    if name == "bfloat16":
-        try:
-            import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
-        except ImportError as error:
-            raise MissingDependencyError("dtype 'bfloat16' needs ml_dtypes: pip install ml_dtypes") from error
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    names = [*_DTYPES_BY_NAME, "bfloat16"]
-    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(names)}.{did_you_mean(name, names)}")
-
-
-_MAX_SIZE = 2**56  # values of an array, of up to 16 bytes each: NumPy counts bytes in 63 bits
-_MAX_RANK = 32
-
-
-def shape_to_json(shape: Shape) -> Json:
-    """Returns the form of a shape in features.json: its lengths as strings, '-1' for any length; {} for shape ().
-
-    >>> shape_to_json((None, 2)), shape_to_json(())
-    ({'dimensions': ['-1', '2']}, {})
-    """
-    return {"dimensions": [str(-1 if length is None else length) for length in shape]} if shape else {}
-
-
-def drop_unset(options: Json) -> Json:
-    """Returns the options without those whose value is None, False, 0 or empty.
-
-    >>> drop_unset({"optional": True, "encoding": None})
-    {'optional': True}
-    """
-    return {name: value for name, value in options.items() if value}
-
-
-def shape_from_json(shape: Any) -> Shape:
-    """Returns the shape of its form in features.json, see `shape_to_json`, or of the plain list of old files.
-
-    >>> shape_from_json({"dimensions": ["-1", "2"]}), shape_from_json([2])
-    ((None, 2), (2,))
-
-    Raises:
-        ValueError: the value is not a shape, or NumPy does not support arrays of this size.
-    """
-    lengths = shape.get("dimensions", []) if isinstance(shape, dict) else shape or []
-    if not isinstance(lengths, list):
-        raise ValueError(f"expected a list of dimensions, got {lengths!r:.100}")
-    numbers = map(parse_int64, lengths)
-    parsed_shape = tuple(None if number is None or number < 0 else number for number in numbers)
-    if math.prod(filter(None, parsed_shape)) > _MAX_SIZE or len(parsed_shape) > _MAX_RANK:
-        raise ValueError(f"expected a shape of at most {_MAX_RANK} dimensions and 2**56 values, got {lengths!r:.200}")
-    return parsed_shape
-
-
-def num_values(shape: Shape) -> int | None:
-    """Returns the number of values of an array of a shape; None if a length is unknown.
-
-    >>> num_values((2, 3)), num_values(()), num_values((None, 3))
-    (6, 1, None)
-    """
-    return None if None in shape else math.prod(length or 0 for length in shape)

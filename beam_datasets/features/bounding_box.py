@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import FeatureConnector, FromJson, Json, Shape, drop_unset, to_member
+from beam_datasets.features.base import FeatureConnector, FromJson, to_member
+from beam_datasets.features.dtypes import Json, Shape, drop_unset
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor

@@ -13,19 +13,10 @@ from beam_datasets import storage
 from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
-from beam_datasets.features.base import (
-    DocArg,
-    FastPathSpec,
-    FeatureConnector,
-    Form,
-    FromJson,
-    Items,
-    Json,
-    RowsEncode,
-    Shape,
-    to_names,
-)
+from beam_datasets.features.base import DocArg, FeatureConnector, FromJson, Items, RowsEncode, to_names
+from beam_datasets.features.dtypes import Json, Shape
 from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.formats.proto_json import parse_int64

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector, num_values
+from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.config import StoredLists
 from beam_datasets.features.decode import Decoded
+from beam_datasets.features.dtypes import num_values
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into

@@ -19,12 +19,12 @@ from beam_datasets.features.base import (
     Documentation,
     FeatureConnector,
     FromJson,
-    Json,
     Lists,
     to_feature,
 )
 from beam_datasets.features.bounding_box import BBoxFeature
 from beam_datasets.features.class_label import ClassLabel
+from beam_datasets.features.dtypes import Json
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.image import Image, LabeledImage, Video
 from beam_datasets.features.leaf import Codec, Leaf

@@ -23,18 +23,9 @@ from beam_datasets.errors import (
     FeatureValueError,
 )
 from beam_datasets.extras import Self
-from beam_datasets.features.base import (
-    FeatureConnector,
-    FromJson,
-    Json,
-    TensorInfo,
-    dtype_of,
-    shape_of,
-    to_dtype,
-    to_feature,
-    to_numpy,
-)
+from beam_datasets.features.base import FeatureConnector, FromJson, TensorInfo, dtype_of, shape_of, to_feature, to_numpy
 from beam_datasets.features.config import from_json
+from beam_datasets.features.dtypes import Json, to_dtype
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.registry import build_connector, class_name
 from beam_datasets.features.tensor import Tensor

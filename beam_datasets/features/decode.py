@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_datasets.features.base import STRING, FeatureConnector, Replacement, dtype_of, is_dtype, shape_of, to_feature
+from beam_datasets.features.base import FeatureConnector, Replacement, dtype_of, shape_of, to_feature
+from beam_datasets.features.dtypes import STRING, is_dtype
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence

@@ -17,16 +17,16 @@ from beam_datasets.features.base import (
     FeatureConnector,
     FromJson,
     Items,
-    Json,
     Lengths,
     RowsEncode,
     check_unique,
     dtype_of,
-    native_encoder,
     shape_of,
     to_feature,
     to_numpy,
 )
+from beam_datasets.features.dtypes import Json
+from beam_datasets.features.native_encoding import native_encoder
 from beam_datasets.formats.example import record, sort_entries
 
 

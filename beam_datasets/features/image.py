@@ -15,13 +15,10 @@ from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.features.base import (
+from beam_datasets.features.base import Decode, DocArg, FeatureConnector, FromJson, Items
+from beam_datasets.features.class_label import ClassLabel
+from beam_datasets.features.dtypes import (
     STRING,
-    Decode,
-    DocArg,
-    FeatureConnector,
-    FromJson,
-    Items,
     Json,
     Shape,
     drop_unset,
@@ -32,7 +29,6 @@ from beam_datasets.features.base import (
     to_dtype,
     to_shape,
 )
-from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_shape, check_unmasked, iter_connectors, shape_fits
 from beam_datasets.features.raw import build_empty_items, library_recorder, one_value_codec, stack_items

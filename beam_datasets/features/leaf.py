@@ -22,10 +22,10 @@ from beam_datasets.features.base import (
     Lengths,
     Lists,
     RowsEncode,
-    Shape,
     Stored,
     has_one_shape,
 )
+from beam_datasets.features.dtypes import Shape
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 from beam_datasets.formats.example import Kind

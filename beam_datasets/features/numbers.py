@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape, num_values
+from beam_datasets.features.base import Items
+from beam_datasets.features.dtypes import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
-from beam_datasets.features.base import Shape, num_values
+from beam_datasets.features.dtypes import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
 from beam_datasets.intake import limits

@@ -10,7 +10,8 @@ import json
 import warnings
 from typing import Any, TypeVar
 
-from beam_datasets.features.base import FeatureConnector, FromJson, Json, to_names
+from beam_datasets.features.base import FeatureConnector, FromJson, to_names
+from beam_datasets.features.dtypes import Json
 
 _REGISTERED: dict[str, type[FeatureConnector]] = {}
 _Class = TypeVar("_Class", bound=type[FeatureConnector])

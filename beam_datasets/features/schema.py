@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import STRING
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import Decoded
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor

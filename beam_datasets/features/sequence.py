@@ -16,11 +16,9 @@ from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueErr
 from beam_datasets.features.base import (
     Decode,
     DocArg,
-    FastPathSpec,
     FeatureConnector,
     FromJson,
     Items,
-    Json,
     Lengths,
     Lists,
     RowsEncode,
@@ -29,7 +27,9 @@ from beam_datasets.features.base import (
     to_feature,
     to_numpy,
 )
+from beam_datasets.features.dtypes import Json
 from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.formats.example import record
 from beam_datasets.formats.proto_json import parse_int64

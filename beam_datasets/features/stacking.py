@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import STRING, FeatureConnector
+from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.class_label import ClassLabel
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray

@@ -14,29 +14,30 @@ from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
 from beam_datasets.features.base import (
-    STRING,
     Decode,
     DocArg,
-    FastPathSpec,
     FeatureConnector,
-    Form,
     FromJson,
-    Json,
     RowsEncode,
-    Shape,
     TensorInfo,
+    to_feature,
+    to_member,
+)
+from beam_datasets.features.dtypes import (
+    STRING,
+    Json,
+    Shape,
     drop_unset,
     dtype_name,
     is_dtype,
     shape_from_json,
     shape_to_json,
     to_dtype,
-    to_feature,
-    to_member,
     to_shape,
 )
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import (
     array_maker,
     bounds_checker,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import DocArg, FeatureConnector, FromJson, Json, drop_unset, to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, FromJson, to_names
+from beam_datasets.features.dtypes import Json, drop_unset
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence

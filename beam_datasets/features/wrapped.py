@@ -14,13 +14,13 @@ from beam_datasets.features.base import (
     Decode,
     FeatureConnector,
     Items,
-    Json,
     Lengths,
     RowsEncode,
     dtype_of,
     has_one_shape,
     shape_of,
 )
+from beam_datasets.features.dtypes import Json
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import build_empty_items, stack_items
 

@@ -23,8 +23,8 @@ from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
-from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import iter_nested_features, join_steps
 from beam_datasets.materializing.database import DatabaseError, Evaluator, LimitedDatabase, LimitError
 from beam_datasets.reading.elements.transforms import Decode, compose_many

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureKeyError, FeatureValueError
-from beam_datasets.features.base import STRING, dtype_name, to_dtype
+from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 from beam_datasets.slim.handlers import ItemHandler

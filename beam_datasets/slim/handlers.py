@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import image_codec
-from beam_datasets.features.base import STRING
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.ragged import RaggedArray
 
 Parsed = Mapping[str, Any]

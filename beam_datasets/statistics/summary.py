@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
-from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import select_decoded
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.stored_files import find_damage, select_stored
 from beam_datasets.features.trees import join_steps, record_name
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions

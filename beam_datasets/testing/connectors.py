@@ -10,8 +10,9 @@ import numpy as np
 from beam_datasets import features as F
 from beam_datasets.diffing.features import identical
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import STRING, to_feature
+from beam_datasets.features.base import to_feature
 from beam_datasets.features.config import from_json_text, to_json_text
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.numbers import shape_fits
 
 

@@ -18,7 +18,8 @@ from beam_datasets import builders, catalog, storage, tfds
 from beam_datasets import features as F
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.execute import in_process
-from beam_datasets.features.base import STRING, dtype_of, shape_of
+from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, map_splits
 from beam_datasets.options import ShardingOptions

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as st_numpy
 
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features import base
+from beam_datasets.features import native_encoding
 from tests.cases import cases
 from tests.native.values import arrays, lists
 from tests.strategies import DTYPES
@@ -52,7 +52,7 @@ def make_encoders(feature: Any) -> list[Any]:
     )
     native = [F.compile_encoder({"x": feature} | more) for more in ({}, others)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base, "core", None)
+        patch.setattr(native_encoding, "core", None)
         python = [F.compile_encoder({"x": feature} | more) for more in ({}, others)]
     zeros = dict.fromkeys(others, 0)
     return [
@@ -332,7 +332,7 @@ def test_messages(feature: Any, value: Any, message: str) -> None:
     found = []
     for native in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(base, "core", base.core if native else None)
+            patch.setattr(native_encoding, "core", native_encoding.core if native else None)
             encode = F.compile_encoder({"deep": {"x": feature}})
         with pytest.raises(FeatureError) as raised:
             encode({"deep": {"x": value}})

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from beam_datasets import features as F
-from beam_datasets.features import base, compile_encoder
+from beam_datasets.features import compile_encoder, native_encoding
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
 from beam_datasets.shuffle import block_builder
@@ -26,7 +26,7 @@ def encoders(features: Any) -> tuple[Callable[[Any], bytes], Callable[[Any], byt
     """The encoder of features that uses the native module, and the one that does not."""
     native = compile_encoder(features)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base, "core", None)
+        patch.setattr(native_encoding, "core", None)
         return native, compile_encoder(features)
 
 
@@ -224,13 +224,13 @@ def test_an_encoder_goes_with_what_it_holds() -> None:
     before = sys.getrefcount(part), sys.getrefcount(fallback)
     fields = [(0, False, False, "a", part, b"x", 0, 0, "i", 8, b"l", ())]
     for _ in range(100):
-        core.encoder(fields, fallback, base._TYPES, True)  # type: ignore[union-attr]
+        core.encoder(fields, fallback, native_encoding._TYPES, True)  # type: ignore[union-attr]
     assert (sys.getrefcount(part), sys.getrefcount(fallback)) == (before[0] + 1, before[1])
 
 
 def test_parts_and_fallbacks_must_return_bytes() -> None:
     field = (0, False, False, "a", str, b"x", 0, 0, "i", 8, b"l", ())
-    encode = core.encoder([field], str, base._TYPES, False)  # type: ignore[union-attr]
+    encode = core.encoder([field], str, native_encoding._TYPES, False)  # type: ignore[union-attr]
     for value in ({"a": 1}, {"b": 1}, None):
         with pytest.raises(TypeError):
             encode(value)
@@ -240,7 +240,7 @@ def test_elements_that_are_not_as_declared() -> None:
     array = np.arange(4)
     for format_, element, size in ((b"l", "i", 4), (b"i", "i", 4), (b"l", "u", 8), (b"l", "?", 1), (b"d", "i", 8)):
         field = (5, False, False, "a", lambda value: b"part", b"x", 0, 2**64 - 1, element, size, format_, (-1,))
-        got = core.encoder([field], bytes, base._TYPES, False)({"a": array})  # type: ignore[union-attr]
+        got = core.encoder([field], bytes, native_encoding._TYPES, False)({"a": array})  # type: ignore[union-attr]
         assert got == b"part" or (element, size) == ("u", 8)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.features import base
+from beam_datasets.features import native_encoding
 from beam_datasets.native import core
 from beam_datasets.reading.blocks import PlainBlockIterator
 
@@ -135,7 +135,7 @@ NO_INTS: list[Any] = [np.arange(3, dtype=np.int32), np.zeros(3), np.zeros((2, 2)
 NO_INTS += [[0, 16], None, "01", 5, {1, 2}, np.arange(6)[::2]]
 NO_BUFFERS: list[Any] = [None, "text", 3]
 NO_GROUPS: list[Any] = [None, 1, "x", b"x", [], {}, [()], ((),), ((1, 2, 3, 4),), object()]
-TYPES = base._TYPES
+TYPES = native_encoding._TYPES
 FIELD: Any = (5, False, False, "a", bytes, b"x", 0, 2**64 - 1, "i", 8, b"l", (-1,))
 NO_FIELDS: list[Any] = [None, (), FIELD[:-1], (6, *FIELD[1:8], "f", 2, *FIELD[10:])]
 NO_FIELDS += [

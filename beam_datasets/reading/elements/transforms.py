@@ -19,10 +19,11 @@ import numpy as np
 from beam_datasets.advice import note_value
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import STRING, Decoders, FeatureConnector, Replacement, dtype_of, shape_of
+from beam_datasets.features.base import Decoders, FeatureConnector, Replacement, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding
+from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.features.trees import iter_nested_features, record_name
