@@ -132,7 +132,7 @@ class Bad:
 
 
 _PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
-_VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|-?\d[\d,.]*")
+_VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|(?<![\w-])-?\d[\d,.]*")
 
 
 def reason_of(problem: str) -> str:
@@ -140,6 +140,8 @@ def reason_of(problem: str) -> str:
 
     >>> reason_of("column 'price': 'n/a' is not a number"), reason_of("/in/a.gz, byte 17: expected gzip data; get it")
     ("column 'price': ... is not a number", 'expected gzip data')
+    >>> reason_of("not utf-8: byte 0xff (invalid start byte)")
+    'not utf-8: byte ...'
     """
     text = _PATH.sub("", problem.partition("\n")[0])
     column = re.match(r"(?:column )?'[^']*': ", text)  # kept

@@ -224,6 +224,7 @@ def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
     """
     try:
         line_end = "\n".encode(encoding)
+        line_end.decode(encoding, "surrogateescape")  # idna and others do not mark what cannot be decoded
         name = codecs.lookup(encoding).name
     except (LookupError, UnicodeError, TypeError):  # TypeError: rot13 and others, which map text to text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import Row, RowsBuilder
-from beam_datasets.files.convert import finite
 from beam_datasets.files.fields import Field, with_slashes
 from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
@@ -39,6 +39,8 @@ _HEAD_SIZE = 1 << 12
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ARRAY_START = re.compile(r"\ufeff?[ \t\r\n]*\[[ \t\r\n]*[{\]]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+_KIND_NAMES = {int: "a number", float: "a number", str: "a text", bool: "a bool", list: "a list", type(None): "null"}
 
 
 class Jsonl(RowsBuilder):
@@ -118,14 +120,30 @@ def _parse_line(text: str) -> dict[str, Any]:
     try:
         row = _decoder.decode(text)
     except json.JSONDecodeError as error:
-        way = "jq -c . writes an object of several lines in one"
-        way = "Python's text of a dict is not JSON; json.dumps(row) writes it as JSON" if text[:2] == "{'" else way
         raise InputError(
-            f"not JSON: {error.msg} in column {error.colno} ({text[:60]!r}); one object a line is expected ({way})"
+            f"not JSON: {error.msg} in column {error.colno} ({text[:60]!r}); one object a line is expected"
+            f"{_way_to_lines(text, error)}"
         ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(_value_problem(error)) from None
     return checked_object(row, text)
+
+
+def _way_to_lines(text: str, error: json.JSONDecodeError) -> str:
+    """Returns what makes JSON lines of a file with such a line, in parentheses after a space; '' if it is unknown.
+
+    Args:
+        text: the text of the line.
+        error: the error of decoding it.
+    """
+    rest = text[error.pos :].strip()
+    if text[:2] == "{'":
+        return " (Python's text of a dict is not JSON; json.dumps(row) writes it as JSON)"
+    if error.msg == "Extra data" and rest == ",":
+        return " (sed 's/,$//' removes commas at the ends of lines)"
+    if not rest or (error.msg == "Extra data" and rest[0] in "{["):
+        return " (jq -c . writes each object in one line)"
+    return ""
 
 
 def checked_object(row: Any, text: str) -> dict[str, Any]:
@@ -141,7 +159,7 @@ def checked_object(row: Any, text: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         lines_of_array = " (jq -c '.[]' makes lines of an array)" if isinstance(row, list) else ""
         raise InputError(
-            f"{text[:60]!r} is a {type(row).__name__}, not an object; one object a line is expected{lines_of_array}"
+            f"{text[:60]!r} is {_KIND_NAMES[type(row)]}, not an object; one object a line is expected{lines_of_array}"
         )
     if "\\u" in text and _SURROGATE.search(text):  # the first condition avoids most searches
         try:
@@ -157,7 +175,21 @@ def _value_problem(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply to be read"
     text = str(error)
-    return f"a number has too many digits: {text.partition(';')[0]}" if text.startswith("Exceeds the limit") else text
+    if not text.startswith("Exceeds the limit"):
+        return text
+    return f"a number has too many digits: {text.partition(';')[0]}. Write it as text in the file"
+
+
+def _finite(text: str) -> float:
+    """Returns the number that a text of JSON means.
+
+    Raises:
+        ValueError: it is too large for a float64, also where it would be stored as text.
+    """
+    number = float(text)
+    if math.isinf(number) and "n" not in text:  # Infinity
+        raise ValueError(f"{text:.60} is too large for a float64. Write it as text in the file")
+    return number
 
 
 def is_array(path: str, encoding: str) -> bool:
@@ -254,9 +286,10 @@ class _JsonText:
         """
         if (character := self.peek()) != mark:
             self.is_broken = True
+            several = "" if mark or character not in ("[", "{") else "; jq -c '.[]' makes lines of several arrays"
             raise InputError(
                 expected=f"{mark or 'the end of the file'!r}",
-                got=f"{character or 'the end of the file'!r}; the file is no JSON array",
+                got=f"{character or 'the end of the file'!r}; the file is no JSON array{several}",
                 path=self._path,
                 offset=self.offset,
             )
@@ -308,5 +341,5 @@ def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # Shared: `json.loads` would create a decoder per text.
-_decoder = json.JSONDecoder(object_pairs_hook=_object_of_pairs, parse_float=finite)
+_decoder = json.JSONDecoder(object_pairs_hook=_object_of_pairs, parse_float=_finite)
 _lenient_decoder = json.JSONDecoder()

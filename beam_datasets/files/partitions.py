@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from beam_datasets.errors import InputError
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import Field, advice
 
@@ -27,14 +28,34 @@ AddColumns = Callable[[dict[str, Any]], dict[str, Any]]
 def folder_values(name: str) -> dict[str, str | None]:
     """Returns {column: value} of the folders in the name of a file; None is a missing value.
 
+    Raises:
+        InputError: a name is not UTF-8, or two folders have different values of a column.
+
     >>> folder_values("year=2019/kind=a%20b/0.parquet")
     {'year': '2019', 'kind': 'a b'}
     """
     values: dict[str, str | None] = {}
     for folder in name.split("/")[:-1]:
         column, is_partition, text = folder.partition("=")
-        if is_partition and column:
-            values[unquote(column)] = None if text == MISSING_VALUE else unquote(text)
+        if not is_partition or not column:
+            continue
+        try:
+            column, value = unquote(column, errors="strict"), unquote(text, errors="strict")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                expected="names of folders in UTF-8",
+                got=f"{error.object!r:.60} in {folder!r:.60}",
+                advice="Rename the folder",
+                path=name,
+            ) from None
+        stored_value = None if text == MISSING_VALUE else value
+        if values.setdefault(column, stored_value) != stored_value:
+            raise InputError(
+                expected=f"one value of {column!r}",
+                got=f"{values[column]!r:.60} and {stored_value!r:.60} in the names of folders",
+                advice="Rename one of the folders",
+                path=name,
+            )
     return values
 
 

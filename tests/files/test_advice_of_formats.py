@@ -123,6 +123,13 @@ def converted(command, path):
     return made
 
 
+@pytest.mark.parametrize("encoding", ["idna", "punycode", "undefined", "rot13", "nonsense"])
+def test_encodings_that_do_not_mark_damage(encoding, tmp_path):
+    path = write(tmp_path, "in.csv", "a\n1\n")
+    with pytest.raises(ValueError, match=f"encoding {encoding!r} is unknown; write utf-8, cp1252"):
+        publish("csv", path, f"--encoding={encoding}")
+
+
 @follows("files/inputs.py:check_encoding iconv -f {}")
 def test_encodings_that_cannot_be_cut(tmp_path):
     path = write(tmp_path, "in.txt", "é\n".encode("utf-32"))
@@ -133,15 +140,47 @@ def test_encodings_that_cannot_be_cut(tmp_path):
 # ---------------------------------------------------------------------------------------------------------------- JSON
 
 
-@follows("files/jsonl.py:_parse_line jq -c .", "files/jsonl.py:checked_object jq -c '.[]'")
+@follows(
+    "files/jsonl.py:_way_to_lines jq -c .",
+    "files/jsonl.py:checked_object jq -c '.[]'",
+    "files/jsonl.py:expect jq -c '.[]'",
+)
 def test_json_of_other_layouts(tmp_path):
     path = write(tmp_path, "in.jsonl", '{"a":\n  1}\n{"a":\n  2}\n')
-    assert "(jq -c . writes an object of several lines in one)" in refused("jsonl", path)
+    assert "(jq -c . writes each object in one line)" in refused("jsonl", path)
     assert [row["a"] for row in rows("jsonl", converted("jq -c .", path))] == [1, 2]
+    path = write(tmp_path, "in.jsonl", '{"a": 1}{"a": 2}\n')
+    assert "(jq -c . writes each object in one line)" in refused("jsonl", path)
+    assert [row["a"] for row in rows("jsonl", converted("jq -c .", path))] == [1, 2]
+    path = write(tmp_path, "in.jsonl", '{"a": 1},\n{"a": 2},\n')
+    assert "(sed 's/,$//' removes commas at the ends of lines)" in refused("jsonl", path)
+    assert [row["a"] for row in rows("jsonl", converted("sed s/,$//", path))] == [1, 2]
+    path = write(tmp_path, "in.jsonl", '[{"a": 1}]\n[{"a": 2}]\n')
+    assert "; jq -c '.[]' makes lines of several arrays" in refused("jsonl", path)
+    assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", path))] == [1, 2]
     path = write(tmp_path, "in.jsonl", '{"a": 0}\n[{"a": 1}, {"a": 2}]\n')
     assert "(jq -c '.[]' makes lines of an array)" in refused("jsonl", path)
     array = write(tmp_path, "array.jsonl", '[{"a": 1}, {"a": 2}]\n')
     assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", array))] == [1, 2]
+
+
+@pytest.mark.parametrize("line", ['{"a": 1,}', '{"a": "x\ty"}', "// c", '\x1e{"a": 1}', '{"a": 01}'])
+def test_lines_of_which_no_command_makes_json(line, tmp_path):
+    """An option or a command that would fail, too, is not proposed."""
+    problem = refused("jsonl", write(tmp_path, "in.jsonl", f'{{"a": 0}}\n{line}\n'))
+    assert "line 2 (byte 9): not JSON: " in problem
+    assert "jq" not in problem
+
+
+@pytest.mark.parametrize("number, problem", [("-1e400", "is too large for a float64"), ("1" * 5000, "too many digits")])
+def test_numbers_that_python_does_not_have(number, problem, tmp_path):
+    """Also as text, because they are not read as they are written."""
+    for options in ([], ["--feature=a=string"]):
+        error = refused("jsonl", write(tmp_path, "in.jsonl", f'{{"a": {number}}}\n'), *options)
+        assert problem in error
+        assert "Write it as text in the file" in error
+    [row] = rows("jsonl", write(tmp_path, "in.jsonl", f'{{"a": "{number}"}}\n'))
+    assert row["a"].decode() == number
 
 
 # --------------------------------------------------------------------------------------------------- Parquet, TFRecord

@@ -1,6 +1,7 @@
 """Columns in the names of folders; pyarrow.dataset is the oracle."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -101,3 +102,23 @@ def test_files_outside_of_the_folders_lack_the_value(files):
     files.write("b.jsonl", '{"x": 2}\n')
     files.write(f"year={MISSING_VALUE}/c.jsonl", '{"x": 3}\n')
     assert {(row["x"].item(), row["year"]) for row in files.read("jsonl")} == {(1, 2019), (2, None), (3, None)}
+
+
+@pytest.mark.parametrize(
+    "folders, problem",
+    [
+        ("y=%FF", "expected names of folders in UTF-8, got b'\\\\xff' in 'y=%FF'. Rename the folder"),
+        ("%FF=1", "expected names of folders in UTF-8"),
+        ("y=1/y=2", "expected one value of 'y', got '1' and '2' in the names of folders. Rename one of the folders"),
+        ("y=__HIVE_DEFAULT_PARTITION__/y=2", "expected one value of 'y', got None and '2'"),
+    ],
+)
+def test_names_of_folders_that_would_lose_a_value(files, folders, problem):
+    """pyarrow.dataset refuses names that are not UTF-8, too."""
+    files.write(f"{folders}/a.csv", "x\n1\n")
+    assert re.search(f"{folders}/a.csv: {problem}", files.fails("csv"))
+
+
+def test_a_value_in_two_folders(files):
+    files.write("y=1/y=1/a.csv", "x\n7\n")
+    assert [row["y"] for row in files.read("csv")] == [1]

@@ -270,7 +270,7 @@ def test_damaged_arrays(files, text, problem):
 
 def test_items_of_arrays_that_are_no_objects(files):
     files.write("a.json", '[{"a": 1},\n 5, [1],\n {"a": 1, "a": 2}, {"a": 1e999}, {"a": 2}]')
-    assert "a.json, line 2 (byte 12): '5' is a int, not an object" in files.fails("jsonl")
+    assert "a.json, line 2 (byte 12): '5' is a number, not an object" in files.fails("jsonl")
     assert sorted(row["a"] for row in files.read("jsonl", "--skip_bad")) == [1, 2]
 
 
