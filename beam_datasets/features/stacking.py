@@ -452,7 +452,8 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_tuples(examples, pad, path, fill)
     if fill is not KEEP:
         examples = _replace_missing(examples, fill, path)
-        if any(map(_is_array_like, examples)):
+        one_of_each_type = {type(example): example for example in examples}
+        if any(map(_is_array_like, one_of_each_type.values())):
             return _stack_array_likes(examples, pad, path)
         first = examples[0]
     if isinstance(first, np.ndarray):

@@ -103,13 +103,13 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
         unit, value = item
         for number in range(first, len(self._links)):
             link = self._links[number]
-            if isinstance(link, (Map, Filtered)):
+            if isinstance(link, (Filtered, Map)):  # in this order: checks for a `Map`, of an abstract class, are slow
                 try:
                     result = link.function(value)
                 except Exception as error:
-                    note_value(error, "map" if isinstance(link, Map) else "filter", value)
+                    note_value(error, "filter" if isinstance(link, Filtered) else "map", value)
                     raise
-                if isinstance(link, Map):
+                if not isinstance(link, Filtered):
                     value = result
                 elif not to_bool(result):
                     return False
