@@ -30,7 +30,8 @@ class Cloud:
         dataflow: port of the service.
         env: environment variables that lead to the stores.
         jobs: (path, job) of each that was submitted.
-        states: answers to who asks for the state of a job: a state, or the status of an error; the last one stays.
+        states: answers to who asks for the state of a job: a state, or the status of an error; the last one stays. If
+            the first one is the status of an error, a job that is submitted is refused with it.
     """
 
     data: str
@@ -66,17 +67,22 @@ class _Dataflow(BaseHTTPRequestHandler):
             return
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, int):
-            self.answer(
-                state, {"error": {"code": state, "message": "the caller may not", "status": "PERMISSION_DENIED"}}
-            )
+            self._refuse(state)
         else:
             self.answer(200, {"id": "job-1", "name": "any", "currentState": f"JOB_STATE_{state}"})
 
     def do_POST(self) -> None:
         job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if isinstance(self.states[0], int):
+            self._refuse(self.states[0])
+            return
         self.jobs.append((self.path.partition("?")[0], job))
         answer = {"id": "job-1", "name": job["name"], "currentState": "JOB_STATE_PENDING"}
         self.answer(200, answer)
+
+    def _refuse(self, status: int) -> None:
+        error = {"code": status, "message": "the caller may not", "status": "PERMISSION_DENIED"}
+        self.answer(status, {"error": error})
 
     def answer(self, status: int, value: dict[str, Any]) -> None:
         content = json.dumps(value).encode()

@@ -288,3 +288,22 @@ def test_what_is_refused_before_a_job(
     assert "Traceback" not in done.stderr
     assert len(dataflow.jobs) == count
     assert not storage.exists(data)
+
+
+@pytest.mark.slow
+def test_a_job_that_the_service_refuses(dataflow: Cloud) -> None:
+    """One message with the service's reason; the version is not reserved, so that the next launch can publish it."""
+    data = f"{dataflow.data}/denied"
+    dataflow.states[:] = [403]
+    try:
+        done = launch(dataflow, "generate", "--dataset=digits", f"--data_dir={data}")
+    finally:
+        dataflow.states[:] = ["DONE"]
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr, done.stderr
+    [message] = [line for line in done.stderr.splitlines() if line.startswith("beam-datasets: ")]
+    assert "403" in message
+    assert message.endswith("the caller may not")
+    assert storage.list_dir(f"{data}/digits") == ["incomplete.runs.1.0.0"]  # which says that the run was given up
+    again = launch(dataflow, "generate", "--dataset=digits", f"--data_dir={data}")
+    assert again.returncode == 0, again.stderr
