@@ -51,6 +51,7 @@ class BeamDatasetsError(Exception):
         key: the key of the example.
         expected: what was expected.
         got: what was there instead.
+        outcome: what became of the run that raised it, such as 'nothing was published'.
         advice: what to do.
     """
 
@@ -64,6 +65,7 @@ class BeamDatasetsError(Exception):
     key: object = None
     expected: str | None = None
     got: str | None = None
+    outcome: str | None = None
     advice: str | None = None
 
     def __init__(
@@ -78,9 +80,10 @@ class BeamDatasetsError(Exception):
         key: object = None,
         expected: str | None = None,
         got: str | None = None,
+        outcome: str | None = None,
         advice: str | None = None,
     ) -> None:
-        """Composes the message: `<path>, byte <offset> (record <record>): <feature>: <problem>. <advice>`.
+        """Composes the message: `<path>, byte <offset> (record <record>): <feature>: <problem>; <outcome>. <advice>`.
 
         Each argument sets the attribute of its name; None leaves it out.
 
@@ -96,11 +99,12 @@ class BeamDatasetsError(Exception):
             key: is not a part of the message.
             expected: a part of the message without `problem`.
             got: a part of the message without `problem`.
+            outcome: a part of the message, after the problem.
             advice: the last sentence of the message.
         """
         facts = {
             "path": path, "line": line, "offset": offset, "record": record, "feature": feature, "split": split,
-            "key": key, "expected": expected, "got": got, "advice": advice,
+            "key": key, "expected": expected, "got": got, "outcome": outcome, "advice": advice,
         }  # fmt: skip
         for name, fact in facts.items():
             if fact is not None:  # the default, which the class has
@@ -114,13 +118,20 @@ class BeamDatasetsError(Exception):
         if record is not None:
             location += f" (record {record})"
         prefix = "".join(f"{text}: " for text in (location, feature) if text)
-        if prefix or advice:
-            sentences = [f"{prefix}{self.problem}".removesuffix("." if advice else ""), advice]
+        if prefix or outcome or advice:
+            sentences = [f"{prefix}{self.problem}".removesuffix("." if outcome or advice else ""), advice]
+            if outcome:
+                sentences[0] = f"{sentences[0]}; {outcome}"
             problem = (". ".join(filter(None, sentences)), *problem[1:])
         super().__init__(*(without_passwords(text) if isinstance(text, str) else text for text in problem))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), self.args, self.__dict__)
+
+    @property
+    def without_outcome(self) -> str:
+        """Problem and advice, for a caller that knows the outcome better."""
+        return ". ".join(filter(None, [self.problem.removesuffix("."), self.advice])) if self.outcome else str(self)
 
     def with_message(self, message: str) -> Self:
         """Returns a copy of the error with the same facts and another message."""

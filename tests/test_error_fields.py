@@ -10,7 +10,14 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import errors, features
 from beam_datasets.engines.failures import reason, tell_facts
-from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, FeatureValueError, InputError, PathNotFoundError
+from beam_datasets.errors import (
+    BeamDatasetsError,
+    DuplicateKeyError,
+    FeatureValueError,
+    GenerationError,
+    InputError,
+    PathNotFoundError,
+)
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key
 
@@ -22,7 +29,7 @@ SHARD = "ds-train.tfrecord-00002-of-00004"
 
 def facts(error: BaseException) -> dict[str, object]:
     """Returns the facts that an error has, without its problem."""
-    names = ("path", "line", "offset", "record", "feature", "split", "key", "expected", "got", "advice")
+    names = ("path", "line", "offset", "record", "feature", "split", "key", "expected", "got", "outcome", "advice")
     values = {name: getattr(error, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -36,6 +43,8 @@ def facts(error: BaseException) -> dict[str, object]:
         (FeatureValueError("too long", feature=""), "too long"),
         (InputError(expected="one", got="two", path="a", advice="Give one."), "a: expected one, got two. Give one."),
         (InputError("Bad value.", advice="Fix it."), "Bad value. Fix it."),
+        (GenerationError("It died", outcome="nothing was published"), "It died; nothing was published"),
+        (GenerationError("It died.", outcome="it is there", advice="Look."), "It died; it is there. Look."),
         (InputError(advice="Fix it."), "Fix it."),
         (BeamDatasetsError(), ""),
         (PathNotFoundError("is gone", path="HTTPS://token@host/x"), "HTTPS://***@host/x: is gone"),

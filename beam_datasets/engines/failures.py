@@ -32,6 +32,7 @@ _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<recor
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 ENDED_EARLY = "a worker process ended before it had connected"
 """Beginning of the error of a worker pool about a worker that has ended before the runner has seen it."""
+NOT_PUBLISHED = "nothing was published"
 _WORKER_LOST = (
     ENDED_EARLY,
     "Channel closed prematurely",
@@ -98,8 +99,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
             f"the runner's job service reported an error ({status}). Its log has the reason; `beam-datasets info` "
             "shows whether the version is published."
         )
-    if not _is_raised_by_code(text) and (problem := _engine_problem(text)):
-        return GenerationError(problem)
+    if not _is_raised_by_code(text) and (engine_error := _engine_error(text)):
+        return engine_error
     if "Traceback" not in text:
         text = _JAVA_PACKAGE.sub("", without_java_frames(text))
     else:
@@ -150,46 +151,54 @@ def _is_raised_by_code(text: str) -> bool:
     return bool(files) and not re.search(r"[/\\](apache_beam|grpc)[/\\]", files[-1][0])
 
 
-def _engine_problem(text: str) -> str | None:
-    """Returns the problem of the engine's workers; None if the error is about something else."""
+def _engine_error(text: str) -> GenerationError | None:
+    """Returns the error about the engine or its workers; None if the text is about something else.
+
+    An engine reports its own failures as text alone, so names of Java classes and sentences of Beam are searched in it.
+    """
     if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
-        return f"{different[0]} Nothing was published."
+        return GenerationError(f"{different[0]} Nothing was published.")
     if missing_jar := re.search(r"Unable to fetch remote job server jar at ([^\s:]+:[^\s:]+)", text):
-        return (
-            f"Beam could not download its job server, {missing_jar[1].rpartition('/')[2]}; nothing was published. "
+        return _unpublished(
+            f"Beam could not download its job server, {missing_jar[1].rpartition('/')[2]}",
             "Give the address of a running one (--job_endpoint HOST:PORT) or its jar (--flink_job_server_jar FILE), or "
-            "choose a version of Flink for which Beam has one (--flink_version)."
+            "choose a version of Flink for which Beam has one (--flink_version).",
         )
     if _NO_POOL in text and _GRPC in text:  # TaskManagers use another protocol among themselves
-        return (
-            "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "
-            "nothing was published. Each needs one: python -m beam_datasets.beam.worker_pool --port PORT"
+        return _unpublished(
+            "a machine of the engine found no worker pool at the address of --environment_config (connection refused)",
+            "Each needs one: python -m beam_datasets.beam.worker_pool --port PORT",
         )
     if "No client connected within timeout" in text:
-        return (
+        return _unpublished(
             "a worker could not start its part of the job; the output of its worker pool says why, such as another "
-            "version of Beam, or a package that is not installed; nothing was published. "
-            "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once."
+            "version of Beam, or a package that is not installed",
+            "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once.",
         )
     if "NoResourceAvailableException" in text:
-        return (
+        return _unpublished(
             "the cluster had too few free slots for the job for longer than slot.request.timeout, such as after the "
-            "loss of a TaskManager; nothing was published. Start TaskManagers, or lower --parallelism, and run it "
-            "again."
+            "loss of a TaskManager",
+            "Start TaskManagers, or lower --parallelism, and run it again.",
         )
     if "JobCancellationException" in text:
-        return "the job was cancelled on the engine's page or by its interface; nothing was published."
+        return _unpublished("the job was cancelled on the engine's page or by its interface")
     if "FlinkJobNotFoundException" in text:
-        return (
-            "the JobManager does not know the job; nothing was published. It has been started again, and without high "
-            "availability its jobs end with it."
+        return _unpublished(
+            "the JobManager does not know the job",
+            "It has been started again, and without high availability its jobs end with it.",
         )
     if any(words in text for words in _WORKER_LOST):
-        return (
-            "a worker process died (killed, or out of memory); nothing was published. "
-            "Run it again, with fewer worker processes (--num_workers) if memory was short."
+        return _unpublished(
+            "a worker process died (killed, or out of memory)",
+            "Run it again, with fewer worker processes (--num_workers) if memory was short.",
         )
     return None
+
+
+def _unpublished(problem: str, advice: str | None = None) -> GenerationError:
+    """Returns the error of a job that has ended without having published."""
+    return GenerationError(problem, outcome=NOT_PUBLISHED, advice=advice)
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:

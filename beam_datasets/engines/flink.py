@@ -274,10 +274,11 @@ def _failures(exceptions: Any, state: str) -> tuple[Failure, ...]:
         if failures and seconds - failures[-1].time < SAME_SECONDS:
             continue
         stack = _SUPPRESSED.sub("", entry["stacktrace"], count=1)
-        problem = str(reason(RuntimeError(stack))).splitlines()[0].removeprefix("RuntimeError: ")
+        error = reason(RuntimeError(stack))
+        message = error.problem if error.outcome else str(error)  # Flink goes on, whatever the outcome would be
+        problem = message.splitlines()[0].removeprefix("RuntimeError: ")
         if "Traceback" not in stack:
             problem = _JAVA_CLASS.sub("", problem)
-        problem = problem.partition("; nothing was published")[0]  # Flink goes on
         stage, location = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
         location_note = " on ".join(filter(None, [stage and f"in {stage}", location]))
         failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{location_note and f' ({location_note})'}"))

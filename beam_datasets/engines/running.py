@@ -116,8 +116,8 @@ def run_pipeline(
             if run is None:
                 raise
             is_published = catalog.is_published(run.target)
-            published = f"{run.target} is published" if is_published else "nothing was published"
-            raise type(died)(f"{died}; {published}. {died.advice}") from None
+            outcome = f"{run.target} is published" if is_published else failures.NOT_PUBLISHED
+            raise type(died)(str(died), outcome=outcome, advice=died.advice) from None
 
 
 def run_publishing(
@@ -319,7 +319,7 @@ class _Job:
             state: state of the job.
         """
         if raised is None or (state == PipelineState.CANCELLED and _is_lost_contact(raised)):
-            return GenerationError(f"job {self.name} ended in state {state}; nothing was published.")
+            return GenerationError(f"job {self.name} ended in state {state}", outcome=failures.NOT_PUBLISHED)
         if self.cluster is not None and state == PipelineState.FAILED and "Traceback" not in str(raised):
             with contextlib.suppress(EngineError):
                 if failure := self.cluster.failure(self.name):

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from beam_datasets import storage
 from beam_datasets.errors import (
     AlreadyPublishedError,
+    BeamDatasetsError,
     JobStateUnknownError,
     LostExamplesError,
     ResultKeptError,
@@ -151,7 +152,7 @@ def _give_up(run: Run, error: BaseException) -> None:
         decided = run.is_remote and store_commit.abandon(run.target, run.job, by="its launcher")
         if decided and decided.kind == runs.PUBLISH:
             if isinstance(error, Exception):
-                reason = str(error).replace("; nothing was published", "")  # as errors of engines say, which is not so
+                reason = error.without_outcome if isinstance(error, BeamDatasetsError) else str(error)
                 raise StorageError(
                     f"{run.target}: run {run.job} has staged everything and decided to publish it, but the last steps "
                     f"failed: {reason.rstrip('.')}. To finish it, run the same command again, or "

@@ -317,7 +317,7 @@ def test_a_failed_run_gives_the_version_free(data_dir: str, tmp_path: Path) -> N
     check_published_by(again)
 
 
-@pytest.mark.parametrize("error", [StorageError("503"), GenerationError("503; nothing was published.")])
+@pytest.mark.parametrize("error", [StorageError("503"), GenerationError("503", outcome="nothing was published")])
 def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do(
     data_dir: str, error: Exception
 ) -> None:
