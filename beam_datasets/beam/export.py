@@ -1,4 +1,4 @@
-"""Export: slices of published datasets become files of other formats. `Create(shards) | Map(write)`."""
+"""Export: slices of published datasets become files of other formats."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 
 from beam_datasets.beam.encode import count_written
+from beam_datasets.beam.tasks import RunTasks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.running import check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
@@ -125,18 +126,9 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
 
 def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
     """Writes the files, and puts them in their place."""
-    files = (
-        begin
-        | "Plan" >> beam.Create([plan], reshuffle=False)
-        | "Shards" >> beam.FlatMap(ExportPlan.shards)
-        | "ReshuffleShards" >> beam.Reshuffle()
-        | "Write" >> beam.Map(_write_shard, plan)
-    )
-    return (
-        begin
-        | "Start" >> beam.Create([plan], reshuffle=False)
-        | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
-    )
+    start = begin | "Plan" >> beam.Create([plan], reshuffle=False)
+    files = start | "Write" >> RunTasks(ExportPlan.shards, _write_shard, task_type=tuple[str, int])
+    return start | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
 
 
 def _write_shard(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:

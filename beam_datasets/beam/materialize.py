@@ -1,6 +1,6 @@
 """Materialize: slices of published datasets become a new dataset.
 
-Records that do not change are copied shard by shard: `Create(shards) | Map(copy)`. If the sizes are not known before
+Records that do not change are copied shard by shard. If the sizes are not known before
 the run (because of a filter, other features, or a source without indexes), the ranges of the source are prepared first,
 and the shards are planned after that. A new order uses the stages that generate datasets, beginning with their blocks.
 """
@@ -16,6 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
+from beam_datasets.beam.tasks import RunTasks, SpreadTasks
 from beam_datasets.beam.write import (
     counted,
     max_bins,
@@ -200,20 +201,14 @@ def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport
     if job.plan is not None:
         plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
     else:
-        sources, numbers = _ranges(begin, job)
-        # A filter travels with the function: elements are pickled in a way that a lambda is not.
-        options = beam.pvalue.AsSingleton(sources), job.transform, transport.spill_dir
-        prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
+        sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
+        prepare_range = RunTasks(_range_numbers, _prepare, job.transform, transport.spill_dir, task_type=int)
+        prepared = beam.pvalue.AsList(sources | "Prepare" >> prepare_range)
         plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
         start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
     destination = Destination(publication.staging_dir, publication.info.name)
-    shards = (
-        plan
-        | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
-        | "ReshuffleShards" >> beam.Reshuffle()
-        | "Copy" >> beam.Map(_copy_shard, beam.pvalue.AsSingleton(plan), destination)
-    )
-    written_shards = beam.pvalue.AsList(shards)
+    copy = RunTasks(CopyPlan.shards, _copy_shard, destination, task_type=tuple[int, int])
+    written_shards = beam.pvalue.AsList(plan | "Copy" >> copy)
     start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written_shards)
     return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written_shards)
 
@@ -230,7 +225,8 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transp
     Returns:
         The PCollection of the published version.
     """
-    sources, numbers = _ranges(begin, job)
+    sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
+    numbers = sources | "Ranges" >> SpreadTasks(_range_numbers, task_type=int)
     shift = histograms.hash_shift(max_bins(job.sharding, transport))
     reader = _ReadBlocks(job.transform, job.reshuffle or "", transport, shift)
     read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
@@ -250,16 +246,6 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transp
         keyless=[split.name for split in job.splits if not split.keyed],
         start=start,
     )
-
-
-def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]:
-    """Returns two PCollections: the `RecordRanges` of the job as one element, and the numbers of all its ranges.
-
-    The numbers are redistributed among the workers.
-    """
-    sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
-    numbers = sources | "Ranges" >> beam.FlatMap(_range_numbers).with_output_types(int)
-    return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
 
 
 def _range_numbers(ranges: RecordRanges) -> Iterator[int]:

@@ -20,6 +20,7 @@ from apache_beam.transforms.core import RestrictionProvider
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
+from beam_datasets.beam.tasks import SpreadTasks
 from beam_datasets.engines import engine as engines
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
@@ -103,10 +104,8 @@ class ReadDataset(beam.PTransform):
         return (
             begin
             | "Slice" >> beam.Create([self._runs], reshuffle=False)
-            | "ListRuns" >> beam.FlatMap(_number_runs)
-            | "ReshuffleRuns" >> beam.Reshuffle()
-            | "Cut" >> beam.FlatMap(_divide_run, self._pool, self._range_bytes)
-            | "ReshuffleRanges" >> beam.Reshuffle()
+            | "Runs" >> SpreadTasks(_number_runs, task_type=tuple[int, FileInstruction])
+            | "Cut" >> SpreadTasks(_divide_run, self._pool, self._range_bytes, task_type=tuple[int, FileInstruction])
             | "Read"
             >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
                 tuple[key, example] if self._with_ids else example

@@ -16,6 +16,7 @@ import apache_beam as beam
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
+from beam_datasets.beam.tasks import SpreadTasks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
@@ -81,8 +82,8 @@ class VerifyDataset(beam.PTransform):
         features = self._expected.record_features(decode=self._decode)
         return (
             begin
-            | "Shards" >> beam.Create(list(enumerate(self._expected.filenames)), reshuffle=False)
-            | "ReshuffleShards" >> beam.Reshuffle()
+            | "Start" >> beam.Create([list(self._expected.filenames)], reshuffle=False)
+            | "Shards" >> SpreadTasks(enumerate, task_type=tuple[int, str])
             | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
             | "Collect" >> beam.combiners.ToList()
             | "Conclude" >> beam.Map(_conclude, self._expected)
@@ -215,10 +216,8 @@ class SummarizeDataset(beam.PTransform):
         return (
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)
-            | "ListRuns" >> beam.FlatMap(StatisticsRequest.runs)
-            | "ReshuffleRuns" >> beam.Reshuffle()
-            | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
-            | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(ShardRange)
+            | "Runs" >> SpreadTasks(StatisticsRequest.runs, task_type=ShardRange)
+            | "Cut" >> SpreadTasks(cut, self.request, self.request.range_bytes, task_type=ShardRange)
             | "Gather" >> beam.Map(gather, self.request)
             | "Merge" >> beam.CombineGlobally(merge)
             | "Conclude" >> beam.Map(statistics.conclude, self.request)

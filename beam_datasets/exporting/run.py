@@ -25,6 +25,7 @@ from beam_datasets.errors import (
     StorageError,
     did_you_mean,
 )
+from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.exporting.writing import (
     FILE_FORMAT,
     ArrayRecord,
@@ -196,7 +197,7 @@ def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None =
     """
     plan = plan.on(IN_PROCESS)
     with staging(plan), watching(plan, progress):
-        return finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
+        return finish(plan, run_tasks(plan.shards(), lambda shard: write_shard(plan, *shard)))
 
 
 @contextlib.contextmanager

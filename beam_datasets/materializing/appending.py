@@ -27,11 +27,12 @@ from beam_datasets.errors import (
     VersionError,
     did_you_mean,
 )
+from beam_datasets.execute.tasks import num_threads, run_tasks
 from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import Sequence as FeatureSequence
 from beam_datasets.features.trees import find_difference
-from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
+from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split
 from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import (
@@ -630,10 +631,10 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
     publication = replace(publication, left_out=[each for one in appended_dirs for each in run_report.left_out_of(one)])
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
-    with phases.staging(publication), watching, threads() as pool:
+    with phases.staging(publication), watching:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         publication = staged_inputs.stage_inputs(publication, plan.inputs)
-        shards = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
+        shards = run_tasks(tasks, lambda task: task[0].write_shard(task[1], destination), threads=num_threads())
         check_unchanged(plan.sources, plan.lineage)
         phases.publish(publication, plan, shards)
     return publication.target

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
+from beam_datasets.execute import tasks
+from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.formats import tfrecord
-from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing.record_text import show
 from beam_datasets.publishing.shard_file import Destination, ShardFile, WrittenShard
-from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.shuffle.blocks import key_array, sort_order
 from beam_datasets.shuffle.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.shuffle.plan import choose_shards
@@ -248,7 +248,7 @@ class KeyRanges:
     def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
         """Returns a block of the records of a range for each shard, and the number of the run of each block."""
         blocks: list[_ShardBlock] = []
-        run_of, max_open = [], max(1, MAX_OPEN_SHARDS // _num_threads())
+        run_of, max_open = [], max(1, MAX_OPEN_SHARDS // tasks.num_threads())
         for run_number, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
             start, stop = self.cuts[number : number + 2, run_number].tolist()
             is_remote = storage.is_remote(run.files.filename(0))
@@ -479,8 +479,8 @@ def merge_split(
         DuplicateKeyError: a key is repeated, and `on_duplicate` of the ranges does not allow it.
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
-    with threads() as pool:
-        range_counts_list = [one for range_counts in pool.map(ranges.count, groups) for one in range_counts]
+    counts_of_groups = run_tasks(groups, ranges.count, threads=tasks.num_threads())
+    range_counts_list = [one for range_counts in counts_of_groups for one in range_counts]
     lengths = np.array([one.num_examples for one in range_counts_list], np.int64)
     if not lengths.sum() and ranges.has_published:
         raise BeamDatasetsError(
@@ -541,21 +541,3 @@ def _divide_into_shards(
             borders.append(borders[-1] + unchanged_shard.num_examples)
         num_done = stop
     return borders, shared_shards
-
-
-def _num_threads() -> int:
-    """Returns the number of threads that write shards: one per usable core, at most `MAX_THREADS`."""
-    return min(usable_cores(), MAX_THREADS)
-
-
-@contextlib.contextmanager
-def threads() -> Any:
-    """Context manager: provides a `ThreadPoolExecutor`, with one thread per core but at most `MAX_THREADS`.
-
-    Reading, checksums, sorting, gathering and writing release the interpreter lock.
-    """
-    pool = ThreadPoolExecutor(_num_threads(), "beam_datasets-append")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -16,6 +15,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.execute.in_process import BLOCK_SIZE, write_blocks
+from beam_datasets.execute.tasks import num_threads, run_tasks
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.trees import (
@@ -61,7 +61,6 @@ from beam_datasets.publishing.progress import Progress, watch
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
-from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.shuffle.plan import Plan, choose_shards
 
@@ -481,11 +480,10 @@ def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
 
 # -------------------------------------------------------------------------------------------------------------- running
 
-# Shards are copied by several threads, because reading, checksums and writing release the interpreter lock. One thread
+# Shards are copied by several threads. One thread
 # applies a filter or a selection of features, and makes the blocks of a new order.
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
-MAX_THREADS = 8
 
 
 def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publication:
@@ -548,17 +546,15 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
 def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, list[WrittenShard]]:
     """Copies all shards; returns (publication with its complete lineage, plan, written shards)."""
     if job.plan is None:
-        prepared = [prepare(record_range, job.transform, publication.spill_dir or "") for record_range in job.ranges]
+        spill_dir = publication.spill_dir or ""
+        prepared = run_tasks(job.ranges, lambda record_range: prepare(record_range, job.transform, spill_dir))
         plan = plan_prepared(job.ranges, prepared, job.sharding)
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     else:
         plan = job.plan
     destination = Destination(publication.staging_dir, publication.info.name)
-    pool = ThreadPoolExecutor(min(usable_cores(), MAX_THREADS), "beam_datasets-copy")
-    try:
-        return publication, plan, list(pool.map(lambda shard: copy_shard(plan, shard, destination), plan.shards()))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    shards = run_tasks(plan.shards(), lambda shard: copy_shard(plan, shard, destination), threads=num_threads())
+    return publication, plan, shards
 
 
 def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:

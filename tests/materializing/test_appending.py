@@ -428,7 +428,7 @@ def test_few_shards_of_many_sources_are_open_at_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(records, "Shard", Counted)
     monkeypatch.setattr(merging, "MAX_OPEN_SHARDS", 3)
-    monkeypatch.setattr(merging, "_num_threads", lambda: 1)
+    monkeypatch.setattr("beam_datasets.execute.tasks.num_threads", lambda: 1)
     examples = [{n: n for n in range(i * 9, i * 9 + 9)} for i in range(10)]
     made = [generate(tmp_path, {"train": some}, name=f"d{i}", num_shards=3) for i, some in enumerate(examples)]
     directory = bd.append(made[0], made[1:])
