@@ -30,7 +30,8 @@ from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
-    from beam_datasets.materializing.appending import AppendOptions, AppendPlan
+    from beam_datasets.materializing.append_options import AppendOptions
+    from beam_datasets.materializing.append_plan import AppendPlan
     from beam_datasets.materializing.merging import MergedSplit
 
 
@@ -120,7 +121,10 @@ SHOWN = 20  # keys of a list
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.materializing.appending import NOT_TAKEN, AppendOptions, build_sources, plan_append, run_append
+    from beam_datasets.materializing.append_options import AppendOptions
+    from beam_datasets.materializing.append_plan import plan_append
+    from beam_datasets.materializing.append_sources import NOT_TAKEN, build_sources
+    from beam_datasets.materializing.appending import run_append
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()

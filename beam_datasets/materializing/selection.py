@@ -57,6 +57,11 @@ class Built(ReadOnlyBuilder):
         self.keys = keys
 
 
+def display_name(dataset: ReadOnlyBuilder) -> str:
+    """Returns the name of an appended dataset for messages: its source, if it was built for this append."""
+    return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
+
+
 @dataclass(frozen=True)
 class SortedRun:
     """Consecutive examples of a source's split, whose sort keys ascend.

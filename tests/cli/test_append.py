@@ -9,7 +9,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.cli.append import COMMAND
-from beam_datasets.materializing.appending import AppendOptions
+from beam_datasets.materializing.append_options import AppendOptions
 from tests.materializing.generated import generate
 
 

@@ -35,7 +35,11 @@ from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
-from beam_datasets.materializing import appending
+from beam_datasets.materializing import append_sources
+from beam_datasets.materializing.append_options import AppendOptions
+from beam_datasets.materializing.append_plan import plan_append
+from beam_datasets.materializing.append_sources import build_sources
+from beam_datasets.materializing.appending import run_append
 from beam_datasets.metadata.info import MetadataDict
 from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.publishing import leftovers
@@ -231,7 +235,7 @@ def test_errors_about_keys_name_rows_that_differ_and_their_place(tmp_path):
 def test_checksums_decide_where_the_time_does_not(tmp_path, caplog):
     def append(**options):
         new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
-        with appending.build_sources("ds", [new], appending.AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
+        with build_sources("ds", [new], AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
             return notes
 
     def crc_of(name):
@@ -424,15 +428,15 @@ def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path
 
     def build_while_another_process_appends(*args):
         built = build(*args)
-        monkeypatch.setattr(appending, "_build_all", build)
+        monkeypatch.setattr(append_sources, "_build_all", build)
         append()
         return built
 
     csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
     Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
     csv(tmp_path / "logs", "2.csv", "id,n", "b,2")
-    build = appending._build_all
-    monkeypatch.setattr(appending, "_build_all", build_while_another_process_appends)
+    build = append_sources._build_all
+    monkeypatch.setattr(append_sources, "_build_all", build_while_another_process_appends)
     with pytest.raises(AlreadyPublishedError):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0"]
@@ -552,10 +556,10 @@ def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_publishe
     assert [path.name for path in (data / "ds").iterdir()] == ["1.0.0"]
     kept = bd.append("ds", more, data_dir=data, on_duplicate="keep_old")
     assert splits_of(kept) == expected | first
-    options = appending.AppendOptions(data_dir=data, on_duplicate="replace", version="3.0.0")
-    with appending.build_sources("ds:1.0.0", [more], options) as (source, sources, _):
-        plan = appending.plan_append(source, sources, options)
-        replaced = appending.run_append(plan)
+    options = AppendOptions(data_dir=data, on_duplicate="replace", version="3.0.0")
+    with build_sources("ds:1.0.0", [more], options) as (source, sources, _):
+        plan = plan_append(source, sources, options)
+        replaced = run_append(plan)
     assert splits_of(replaced) == expected
     assert set(plan.moved) == moved
     assert sum(plan.moved.values()) == sum(split.counts.deleted for split in plan.splits)

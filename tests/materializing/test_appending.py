@@ -25,7 +25,10 @@ from beam_datasets.errors import (
     DuplicateKeyError,
     SplitError,
 )
-from beam_datasets.materializing import appending, merging, records, selection
+from beam_datasets.materializing import merging, records, selection
+from beam_datasets.materializing.append_options import ON_DUPLICATE, AppendOptions
+from beam_datasets.materializing.append_plan import plan_append
+from beam_datasets.materializing.appending import run_append
 from beam_datasets.materializing.plan import plan_job, run_in_process
 from beam_datasets.options import EngineOptions
 from beam_datasets.shuffle import merge
@@ -61,7 +64,7 @@ def shards(draw, examples):
 
 
 def planned(new, source="ds", **options):
-    return appending.plan_append(source, new, appending.AppendOptions(**options))
+    return plan_append(source, new, AppendOptions(**options))
 
 
 @given(st.data(), numbers, st.booleans(), st.randoms(use_true_random=False))
@@ -96,7 +99,7 @@ def test_any_division_and_order_gives_the_bytes_of_one_generation(data, examples
         assert {key: dataset.find(key) is not None for key in examples} == dict.fromkeys(examples, True)
 
 
-@given(st.data(), numbers, numbers, st.sets(keys, max_size=10), st.sampled_from(appending.ON_DUPLICATE), st.booleans())
+@given(st.data(), numbers, numbers, st.sets(keys, max_size=10), st.sampled_from(ON_DUPLICATE), st.booleans())
 @cases(15, in_full=60)
 def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_duplicate, ordered):
     common = (old.keys() & new.keys()) - delete
@@ -110,7 +113,7 @@ def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_dup
         def append():
             listed = [str(key) for key in delete]
             plan = planned(["more"], on_duplicate=on_duplicate, delete=listed, data_dir=root)
-            return plan, appending.run_append(plan) if plan.has_changes else str(parent)
+            return plan, run_append(plan) if plan.has_changes else str(parent)
 
         fails = common if on_duplicate == "error" else differing if on_duplicate == "skip_identical" else ()
         if fails or not expected:
@@ -139,7 +142,7 @@ def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_dup
             assert content(Path(directory)) == content(whole)
 
 
-@given(st.data(), st.sampled_from(appending.ON_DUPLICATE), st.sets(keys, max_size=3))
+@given(st.data(), st.sampled_from(ON_DUPLICATE), st.sets(keys, max_size=3))
 @cases(30)
 def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on_duplicate, delete):
     """Against a dict of what each key's split and value are after each of several days."""
@@ -168,7 +171,7 @@ def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on
         if not plan.has_changes:
             assert wanted == by_split(days[0])
             return
-        directory = Path(appending.run_append(plan))
+        directory = Path(run_append(plan))
         assert content(directory)[0] == content(generate(f"{root}/whole", wanted, name="day_0"))[0]
         left = {split: set(some) - set(wanted[split]) - delete for split, some in by_split(days[0]).items()}
         assert {split: sum(n for (old, _), n in plan.moved.items() if old == split) for split in left} == {
@@ -224,7 +227,7 @@ def test_of_two_appends_the_second_is_to_run_again(tmp_path):
     with pytest.raises(
         AlreadyPublishedError, match=r" UTC\. .* never changes\. Another run published it meanwhile, so run"
     ) as error:
-        appending.run_append(plan)
+        run_append(plan)
     assert str(error.value).startswith(f"ds:2.0.0 is already published in {made}, by run ")
 
 
@@ -410,7 +413,7 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_pub
     shutil.rmtree(more)
     generate(tmp_path, {"train": {key: 2}}, name="more")
     with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again" if key == 9 else "run it again"):
-        appending.run_append(plan)
+        run_append(plan)
     with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again"):
         run_in_process(job, EngineOptions())
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
@@ -504,7 +507,7 @@ def test_of_shuffled_splits_those_without_changes_are_shared(tmp_path):
         assert [(split.split, len(split.shared)) for split in plan.splits] == [
             ("day_0", 2), ("day_1", 2), ("day_2", 0), ("day_3", 0)
         ]  # fmt: skip
-        made = appending.run_append(plan)
+        made = run_append(plan)
         storage.remove_tree(f"{root}/ds/1.0.0")
         assert bd.verify(made).whole
         union = days | {"day_2": days["day_2"] | {77: 77}, "day_3": {1: 1}}

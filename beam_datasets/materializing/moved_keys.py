@@ -7,6 +7,7 @@ version is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,10 +17,12 @@ from numpy.typing import NDArray
 from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.materializing.selection import RowKeys, SortedRun
-from beam_datasets.metadata.keys import Key
+from beam_datasets.materializing.selection import Built, RowKeys, SortedRun
+from beam_datasets.metadata.keys import Key, key_bytes
 from beam_datasets.metadata.lineage import KeyRule
+from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.supervised_keys import value_at
+from beam_datasets.publishing import staged_inputs
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -232,3 +235,70 @@ def read_stored_keys(
                 yield {run.split: row_keys}
 
     return read
+
+
+def row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> dict[int, RowKeys]:
+    """Returns dataset number -> keys of its rows, for new datasets whose keys may exist in other splits.
+
+    Raises:
+        BeamDatasetsError: a dataset was split with other options than the published one, or its keys are unknown.
+    """
+    published, keys_by_dataset = staged_inputs.read_inputs(datasets[0].dataset_dir), {}
+    for number, dataset in enumerate(datasets[1:], 1):
+        if isinstance(dataset, Built) and dataset.keys is not None:
+            keys_by_dataset[number] = dataset.keys
+        elif published and published.splits:
+            theirs = staged_inputs.read_inputs(dataset.dataset_dir)
+            if theirs and theirs.splits is not None:
+                published.check_options(theirs)
+            if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
+                column = (published.key or "").removeprefix("--key ") or None
+                keys_by_dataset[number] = read_stored_keys(dataset, number, runs, column, published.splits)
+    return keys_by_dataset
+
+
+def leave_out_moved(
+    rows: Mapping[int, RowKeys],
+    runs: Mapping[str, Sequence[SortedRun]],
+    skipped_keys: Mapping[str, dict[bytes, range]],
+    on_duplicate: str,
+) -> Counter[tuple[str, str]]:
+    """Resolves keys that are in two splits: leaves out the new example, or all earlier ones in the other split.
+
+    Args:
+        rows: see `row_keys`.
+        runs: split -> the runs that are merged into it.
+        skipped_keys: split -> sort key -> indices of the runs in which this key is skipped; updated in place.
+        on_duplicate: see `append`.
+
+    Returns:
+        (old split, new split) -> number of published examples that are replaced by an example in the new split.
+
+    Raises:
+        DuplicateKeyError: a key is in two splits, and `on_duplicate` does not allow it.
+    """
+    moves: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
+    for number, keys in sorted(rows.items()):
+        num_runs_before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
+        for duplicate in find_duplicate_keys(keys, number, runs):
+            if duplicate.other_run_number in skipped_keys[duplicate.other_split].get(duplicate.other_sort_key, ()):
+                continue
+            other = runs[duplicate.other_split][duplicate.other_run_number]
+            if on_duplicate in ("error", "skip_identical") or other.dataset == number:
+                raise duplicate_key_error(duplicate, other)
+            if on_duplicate == "replace":
+                skipped_keys[duplicate.other_split][duplicate.other_sort_key] = range(
+                    num_runs_before[duplicate.other_split]
+                )
+                key = key_bytes(duplicate.key)
+                if other.dataset == 0 or key in moves:
+                    sort_key, first, _ = moves.get(key, (duplicate.other_sort_key, duplicate.other_split, ""))
+                    moves[key] = sort_key, first, duplicate.split
+            else:
+                skipped_keys[duplicate.split].setdefault(
+                    duplicate.sort_key, range(num_runs_before[duplicate.split], len(runs[duplicate.split]))
+                )
+    for sort_key, first, last in moves.values():
+        if first == last:  # the published one is replaced, or stays if it is equal
+            skipped_keys[first][sort_key] = range(1, skipped_keys[first][sort_key].stop)
+    return Counter((first, last) for _, first, last in moves.values() if first != last)

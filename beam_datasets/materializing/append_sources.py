@@ -1,0 +1,177 @@
+"""Builders that are appended: each is built beside the published version, of files that this does not have."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from beam_datasets import storage
+from beam_datasets.arguments import boolean
+from beam_datasets.errors import DuplicateKeyError, NoExamplesError, StorageError
+from beam_datasets.features import Text
+from beam_datasets.materializing.append_options import AppendOptions
+from beam_datasets.materializing.moved_keys import duplicate_key_error, find_duplicate_keys
+from beam_datasets.materializing.selection import Built, NameOrDir, RowKeys, Sources, named_splits, select_splits
+from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
+from beam_datasets.publishing import disk_commit, staged_inputs
+from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
+from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.sources.repeated_keys import with_key
+
+NOT_TAKEN = "not taken; --take_changed (take_changed=True) takes them"
+"""End of the note of `build_sources` on files that have changed."""
+
+
+@contextlib.contextmanager
+def build_sources(
+    source: NameOrDir,
+    new: Sequence[Any],
+    options: AppendOptions,
+    *,
+    take_changed: bool = False,
+    compare_checksums: bool = False,
+) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
+    """Builds the builders in `new`; yields (dataset to append to, datasets to append, notes for the user).
+
+    Builders are built in a directory next to the published version, or in the temporary directory of this machine if
+    that version is in an object store; leftovers of killed processes are removed there first. The built datasets are
+    deleted at exit.
+    Builders of files read only files that are not in the published version; without such files, they are skipped.
+    The dataset to append to is then a fixed version, even if another process publishes a higher one concurrently.
+
+    Args:
+        source: the dataset to append to.
+        new: published datasets and builders.
+        options: see `append`.
+        take_changed: see `append`.
+        compare_checksums: see `append`.
+
+    Raises:
+        AlreadyPublishedError: the next version is already published.
+        DuplicateKeyError: a builder repeats a key; or the body raised it, and the locations of the rows are added.
+    """
+    take_changed = boolean("take_changed", take_changed)
+    compare_checksums = boolean("compare_checksums", compare_checksums)
+    if not any(map(_is_builder, new)):
+        yield source, list(new), []
+        return
+    parent, _ = options.open_parent(source)
+    build_root = parent.dataset_dir
+    if storage.is_remote(build_root):
+        build_root = storage.join(tempfile.gettempdir(), BUILD)
+        for build in find_builds():
+            with contextlib.suppress(StorageError):  # another process removes it, too, or it is another user's
+                remove_leftover(build, tempfile.gettempdir())
+    new_sources: list[Any] = []
+    built: list[Any] = []
+    notes: list[str] = []
+    with disk_commit.beside(build_root) as folder:
+        for number, one in enumerate(new):
+            if _is_builder(one):
+                builder = one.elsewhere(storage.join(folder, str(number)))
+                builder.is_appended = True
+                if hasattr(builder, "only_new"):
+                    comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
+                    notes += _exclude_known_files(builder, parent, take_changed=take_changed, **comparing)
+                if getattr(builder, "has_files", True):
+                    new_sources += _build_all(builder, options.on_duplicate)
+                    built.append(builder)
+            else:
+                new_sources.append(one)
+        try:
+            yield parent.dataset_dir, new_sources, notes
+        except DuplicateKeyError as error:
+            locations = [location for one in built for location in getattr(one, "find_rows", lambda _: ())(error)]
+            raise _add_details(error, built, *(f"the new one is in {location}" for location in locations)) from None
+
+
+def _is_builder(new: Any) -> bool:
+    """Returns whether `new` is a `DatasetBuilder`, which must be built first; False for names and directories."""
+    return hasattr(new, "elsewhere") and not isinstance(new, type)
+
+
+def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
+    """Returns the error with its original key, if a builder knows it, and more lines added to the message."""
+    error = next((error_with_key for one in builders if (error_with_key := with_key(error, one)) is not error), error)
+    return error.with_message("\n  ".join([f"{error}", *lines]))
+
+
+def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
+    """Excludes the files that are in the published version from a builder of files; returns notes for the user.
+
+    Args:
+        builder: the builder. Changed.
+        parent: the published version.
+        take_changed: whether files that have changed since are read.
+        **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
+    """
+    published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
+    if published_inputs is None:
+        notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
+        published_inputs = Inputs()
+    if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
+        features: Any = parent.info.features
+        texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
+        published_inputs = replace(
+            published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")}
+        )
+    changed = builder.only_new(published_inputs, take_changed=take_changed, **comparing)
+    if builder.published_key:
+        notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
+    if builder.published_splits:
+        notes.append(f"new rows are split as those of {parent.version}: {builder.published_splits}")
+    if changed:
+        way = "taken" if take_changed else NOT_TAKEN
+        notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
+    return notes
+
+
+def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
+    """Builds a builder; returns the datasets. If files repeat keys, each file becomes a dataset of its own.
+
+    Raises:
+        DuplicateKeyError: a key is repeated, and `on_duplicate` is 'error' or the builder does not read files.
+    """
+    try:
+        return _build(builder)
+    except DuplicateKeyError as error:
+        if not hasattr(builder, "one_by_one"):
+            raise _add_details(error, [builder]) from None
+        if on_duplicate == "error":
+            raise error.with_message(
+                f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "
+                "appends the files one after the other."
+            ) from None
+    return [built for each in builder.one_by_one() for built in _build(each)]
+
+
+def _build(builder: Any) -> list[Built]:
+    """Builds a builder; returns a list of its dataset, empty if its files have no rows.
+
+    Builders of files record the keys of rows; keys of other builders are read from the built dataset.
+
+    Raises:
+        DuplicateKeyError: a key is repeated, or is in two splits because the builder splits rows by another column.
+        NoExamplesError: a builder that must have examples has none.
+    """
+    try:
+        directory = builder.build(skip_empty_splits=True)
+    except NoExamplesError:
+        if not getattr(builder, "may_be_empty", False):
+            raise
+        return []
+    if not hasattr(builder, "recorded_keys"):
+        return [Built(directory, builder)]
+    keys: RowKeys | None = builder.recorded_keys
+    dataset = Built(directory, builder, keys or (lambda: ()))
+    if keys is not None:
+        selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
+        runs = {split.name: split.runs for split in selected}
+        for duplicate in find_duplicate_keys(keys, 0, runs):
+            raise duplicate_key_error(
+                duplicate, runs[duplicate.other_split][duplicate.other_run_number], builder.places_of(duplicate.key)
+            )
+    return [dataset]
