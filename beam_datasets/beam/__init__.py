@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from beam_datasets.beam.read import ReadDataset as ReadDataset
     from beam_datasets.beam.reports import SummarizeDataset as SummarizeDataset
     from beam_datasets.beam.reports import VerifyDataset as VerifyDataset
-    from beam_datasets.beam.write import WriteDataset as WriteDataset
+    from beam_datasets.beam.write_dataset import WriteDataset as WriteDataset
 
 _HOMES = {
     "Export": "export",
@@ -21,7 +21,7 @@ _HOMES = {
     "ReadDataset": "read",
     "SummarizeDataset": "reports",
     "VerifyDataset": "reports",
-    "WriteDataset": "write",
+    "WriteDataset": "write_dataset",
 }
 __all__ = list(_HOMES)
 

@@ -15,15 +15,11 @@ from typing import Any, TypeAlias
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
+from beam_datasets.beam.counting import max_bins
 from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
+from beam_datasets.beam.publishing import publish_shards, reserve
 from beam_datasets.beam.tasks import RunTasks, SpreadTasks
-from beam_datasets.beam.write import (
-    counted,
-    max_bins,
-    publish_shards,
-    reserve,
-    write_blocks,
-)
+from beam_datasets.beam.write import counted, write_blocks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import Transport
 from beam_datasets.engines.running import run_publishing

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWi
 from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
-from beam_datasets.beam.write import _MergeHistograms
+from beam_datasets.beam.counting import MergeHistograms
 from beam_datasets.publishing.leftovers import find_leftovers, remove_leftover
 from beam_datasets.shuffle import histogram as histograms
 from beam_datasets.shuffle.histogram import count_keys
@@ -181,7 +181,7 @@ def test_merging_histograms_holds_few_of_them(as_inputs, monkeypatch):
     keys[:, :, 0] = np.sort(random.integers(0, 1 << 64, (32, most), np.uint64))
     parts = [count_keys(some, np.full(most, 10)) for some in keys]
     assert all(len(part.counts) == most for part in parts)
-    combine = _MergeHistograms(most)
+    combine = MergeHistograms(most)
     found = combine.create_accumulator()
     if as_inputs:
         for part in parts:

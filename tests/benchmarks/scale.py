@@ -23,7 +23,7 @@ import numpy as np
 
 import beam_datasets
 from beam_datasets import features
-from beam_datasets.beam.write import MANY_SHARDS
+from beam_datasets.beam.counting import MANY_SHARDS
 from beam_datasets.engines.engine import INLINE_BLOCK_SIZE
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo

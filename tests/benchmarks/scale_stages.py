@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scale import PARTS, Scenario, _counts, _size
 
-from beam_datasets.beam.write import MANY_SHARDS
+from beam_datasets.beam.counting import MANY_SHARDS
 from beam_datasets.engines.engine import SPILLED_BLOCK_SIZE
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle import histogram, plan

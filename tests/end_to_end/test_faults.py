@@ -17,7 +17,7 @@ import pytest
 
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.beam import write
+from beam_datasets.beam import routing
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.metadata.info import DatasetInfo
 from tests.directories import digests
@@ -195,7 +195,7 @@ def test_an_empty_directory_is_no_obstacle(tmp_path):
     assert Path(Faulty(data_dir=tmp_path, examples=[good(1)]).build(num_workers=1)).is_dir()
 
 
-ROUTE = write._route
+ROUTE = routing._route
 
 
 def drop_one(*args):
@@ -218,7 +218,7 @@ def double_one(*args):
     ],
 )  # fmt: skip
 def test_a_block_lost_or_doubled_on_the_way_is_an_error(tmp_path, monkeypatch, payload, fault, words):
-    monkeypatch.setattr(write, "_route", fault)
+    monkeypatch.setattr(routing, "_route", fault)
     with pytest.raises(errors.LostExamplesError, match=words):
         Numbers(data_dir=tmp_path, count=500).build(num_workers=1, payload=payload, num_shards=2, block_size=2000)
     assert is_empty(tmp_path)

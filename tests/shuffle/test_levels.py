@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import storage
-from beam_datasets.beam import write
+from beam_datasets.beam import routing as routing_stages
 from beam_datasets.engines import engine as engines
 from beam_datasets.metadata.shards import choose_num_shards
 from beam_datasets.options import ShardingOptions
@@ -197,7 +197,7 @@ def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
         return merge_blocks(blocks, spill_dir)
 
     limits = dataclasses.replace(TINY, range_bytes=5000)
-    monkeypatch.setattr(write, "merge_blocks", counted)
+    monkeypatch.setattr(routing_stages, "merge_blocks", counted)
     monkeypatch.setattr(engines, "ONE_MACHINE", limits)
     assert build("spilled", block_size=10_000) == expected
     assert kinds == {"block", "run"}
