@@ -28,6 +28,7 @@ from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
 from beam_datasets._version import __version__ as __version__
 from beam_datasets.advice import names_foreign_arguments
+from beam_datasets.builders.builder import is_shell
 from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
@@ -336,7 +337,7 @@ class FeatureConnector(connectors.CustomFeature):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if not builders.is_shell(cls):
+        if not is_shell(cls):
             connectors.register(cls)
 
 

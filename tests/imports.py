@@ -52,7 +52,7 @@ TYPES = {("adapters", "reading"), ("beam", "builders"), ("options", "publishing"
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
 BEAM_AT_TOP = ("beam/", "engines/")
-BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "files/", "intake/", "cli/", "builders.py")
+BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "files/", "intake/", "cli/", "builders/")
 
 
 class Import(NamedTuple):

@@ -126,21 +126,7 @@ def run(args: Sequence[str]) -> int:
     from beam_datasets.materializing.append_sources import NOT_TAKEN, build_sources
     from beam_datasets.materializing.appending import run_append
 
-    parser, args = COMMAND.parser(), with_underscores(args)
-    texts = parser.parse_known_args(args)[0].new or ()
-    builders = {text: _parse_request(text) for text in texts if not _is_published(text)}
-    for request in builders.values():
-        add_builder_options(parser, request.builder)
-    for text in texts if parser.parse_known_args(args)[1] else ():
-        if text not in builders and (hint := did_you_mean(text, FORMATS)):
-            raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
-    parsed = parser.parse_args(args)
-    if not (parsed.new or parsed.delete):
-        raise UsageError(
-            f"expected --from SOURCE or --delete FILE, got neither. Type `beam-datasets append {COMMAND.example}`"
-        )
-    if builders:
-        _check_slices(parsed.split or ())
+    parsed, texts, builders = _parse(args)
     start_time = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
@@ -163,6 +149,32 @@ def run(args: Sequence[str]) -> int:
                 )
     say(f"Published in {directory} after {time.monotonic() - start_time:.1f} s")
     return 0
+
+
+def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str], dict[str, BuilderRequest]]:
+    """Returns (parsed options, texts of `--from`, those of builders -> what they ask for).
+
+    The options of builders are known only when `--from` is parsed.
+
+    Raises:
+        UsageError: an option is unknown or missing, or has no meaning for what is appended.
+    """
+    parser, args = COMMAND.parser(), with_underscores(args)
+    texts = parser.parse_known_args(args)[0].new or ()
+    builders = {text: _parse_request(text) for text in texts if not _is_published(text)}
+    for request in builders.values():
+        add_builder_options(parser, request.builder)
+    for text in texts if parser.parse_known_args(args)[1] else ():
+        if text not in builders and (hint := did_you_mean(text, FORMATS)):
+            raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
+    parsed = parser.parse_args(args)
+    if not (parsed.new or parsed.delete):
+        raise UsageError(
+            f"expected --from SOURCE or --delete FILE, got neither. Type `beam-datasets append {COMMAND.example}`"
+        )
+    if builders:
+        _check_slices(parsed.split or ())
+    return parsed, texts, builders
 
 
 def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed: bool) -> str:

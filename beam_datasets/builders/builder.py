@@ -1,4 +1,4 @@
-"""DatasetBuilder, the base class of all builders, and BuilderConfig.
+"""DatasetBuilder, the base class of all builders.
 
 The API follows TensorFlow Datasets: to port a builder, change its imports. The layer comes after `beam`,
 because `build()` runs a pipeline.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,25 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
+from beam_datasets.builders.download_config import BUILD_OPTIONS
+from beam_datasets.builders.variants import BuilderConfig, DeclaredVariants
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
-from beam_datasets.errors import (
-    AlreadyPublishedError,
-    BeamDatasetsError,
-    DatasetNotFoundError,
-    DuplicateKeyError,
-    did_you_mean,
-)
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, DuplicateKeyError
 from beam_datasets.extras import Self, needs
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
     DatasetName,
     camel_to_snake,
-    check_config_name,
     check_dataset_name,
     check_split_name,
 )
-from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
+from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr
 from beam_datasets.options import BuildOptions, EngineOptions, ShardingOptions
 
 if TYPE_CHECKING:
@@ -48,31 +42,6 @@ if TYPE_CHECKING:
     from beam_datasets.sources.units import SourceUnits
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
-_DOWNLOAD_OPTIONS = (
-    "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
-    "manual_dir", "register_checksums", "verify_ssl",
-)  # fmt: skip
-
-
-@dataclass
-class BuilderConfig:
-    """A variant of a dataset; authors add fields by subclassing it as a dataclass.
-
-    Attributes:
-        name: name of the variant; it becomes a directory.
-        version: the variant's own version; None for the builder's.
-        supported_versions: further versions of the variant that can be read; with `version` only.
-        release_notes: version -> what is new in it.
-        description: description of the variant.
-        tags: tags of the variant.
-    """
-
-    name: str = ""
-    version: VersionOrStr | None = None
-    supported_versions: Iterable[VersionOrStr] = ()
-    release_notes: Mapping[str, str] | None = None
-    description: str | None = None
-    tags: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -88,63 +57,7 @@ class SplitGenerator:
     gen_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class DownloadConfig:
-    """Options of generating a dataset, under the names of TensorFlow Datasets; see `DatasetBuilder.build`.
-
-    Attributes:
-        manual_dir: directory of files that the user must download by hand.
-        extract_dir: has no meaning here: archives are unpacked in the download directory.
-        register_checksums: the checksums of downloads are recorded instead of checked.
-        force_checksums_validation: a download without recorded checksum is an error.
-        verify_ssl: whether certificates of servers are verified.
-        override_max_simultaneous_downloads: maximum number of simultaneous downloads; None for the builder's
-            MAX_SIMULTANEOUS_DOWNLOADS.
-        try_download_gcs: has no meaning here: nothing is taken from the bucket of TensorFlow Datasets.
-        num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: see
-            `DatasetBuilder.build`.
-        download_mode, compute_stats, beam_runner, nondeterministic_order: not supported; any value that is true raises
-            an error that names the replacement.
-
-    Raises:
-        ValueError: one of the unsupported options is given.
-    """
-
-    manual_dir: str | os.PathLike[str] | None = None
-    extract_dir: str | os.PathLike[str] | None = None
-    register_checksums: bool = False
-    force_checksums_validation: bool = False
-    verify_ssl: bool = True
-    override_max_simultaneous_downloads: int | None = None
-    try_download_gcs: bool = False
-    num_shards: int | None = None
-    min_shard_size: int | None = None
-    max_shard_size: int | None = None
-    max_examples_per_split: int | None = None
-    ignore_duplicates: bool = False
-    beam_options: Any = None
-    download_mode: Any = None
-    compute_stats: Any = None
-    beam_runner: Any = None
-    nondeterministic_order: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks the fields.
-
-        Raises:
-            ValueError: a field has a value for which this package has no equivalent.
-        """
-        for name, instead in {
-            "download_mode": "build(overwrite=True) replaces a published version",
-            "compute_stats": "use `beam-datasets stats`",
-            "beam_runner": "give beam_options=['--runner=...']",
-            "nondeterministic_order": "the order is always determined by the keys",
-        }.items():
-            if getattr(self, name):
-                raise ValueError(f"DownloadConfig({name}={getattr(self, name)!r}) has no equivalent here: {instead}.")
-
-
-class DatasetBuilder:
+class DatasetBuilder(DeclaredVariants):
     """Declares a dataset: its version, its features, its splits, and how its examples are made.
 
     A subclass has VERSION, `_info` and `_split_generators`; it is registered under its class name in snake case (or its
@@ -165,15 +78,10 @@ class DatasetBuilder:
         pkg_dir_path: directory of README.md, CITATIONS.bib and checksums.tsv; None for that of the module.
     """
 
-    VERSION: ClassVar[VersionOrStr | None] = None
-    SUPPORTED_VERSIONS: ClassVar[Iterable[VersionOrStr]] = ()
     RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
-    BUILDER_CONFIGS: ClassVar[Sequence[Any]] = ()
-    DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
     BLOCKED_VERSIONS: ClassVar[BlockedVersions | None] = None
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
     MAX_SIMULTANEOUS_DOWNLOADS: ClassVar[int | None] = None
-    name: str
     pkg_dir_path: ClassVar[str | os.PathLike[str] | None] = None
 
     def __init_subclass__(cls, *, skip_registration: bool = False, **kwargs: Any) -> None:
@@ -451,12 +359,13 @@ class DatasetBuilder:
         """Returns {split: source} if one worker would read each source: an iterable or a single unit; else None."""
         if "pipeline" in inspect.signature(self._split_generators).parameters:
             return None
+        from beam_datasets.sources.first_examples import is_iterated
         from beam_datasets.sources.units import SourceUnits, iterate_examples
 
         sources = self.split_generators(None)
         unit_sources = {
             split: SourceUnits([source], functools.partial(iterate_examples, split, self))
-            if _is_iterated(source)
+            if is_iterated(source)
             else source
             for split, source in sources.items()
         }
@@ -527,7 +436,7 @@ class DatasetBuilder:
         self._use(options.pop("storage_options", None))
         if self.is_prepared():
             return
-        settings = {name: getattr(download_config, name, None) for name in _DOWNLOAD_OPTIONS}
+        settings = {name: getattr(download_config, name, None) for name in BUILD_OPTIONS}
         settings["download_dir"] = download_dir
         settings["force_checksums"] = getattr(download_config, "force_checksums_validation", None)
         settings["max_downloads"] = getattr(download_config, "override_max_simultaneous_downloads", None)
@@ -650,7 +559,9 @@ class DatasetBuilder:
         sources = self._sources(pipeline)
         if self._trial_examples is None:
             return sources
-        first = {name: _first_of(name, sources, self._trial_examples) for name in sources}
+        from beam_datasets.sources.first_examples import first_of
+
+        first = {name: first_of(name, sources, self._trial_examples) for name in sources}
         self.uncut_splits = [name for name in sources if first[name] is sources[name]]
         return first
 
@@ -691,112 +602,9 @@ class DatasetBuilder:
         """Returns the source of a `SplitGenerator` with these arguments."""
         return self._generate_examples(**arguments)  # type: ignore[attr-defined]
 
-    # How it is found.
-
-    @classmethod
-    def configs(cls) -> dict[str, BuilderConfig]:
-        """Returns {name: config}; of several configs with one name, {'name:version': config}."""
-        names = [config.name for config in cls.BUILDER_CONFIGS]
-        versioned = [f"{config.name}:{cls._config_version(config)}" for config in cls.BUILDER_CONFIGS]
-        keys = [name if names.count(name) == 1 else both for name, both in zip(names, versioned)]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            name = twice.partition(":")[0]
-            raise ValueError(f"{cls.name} has several configs called {name!r}; give each its own version.")
-        return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
-
-    @classmethod
-    def has_config(cls, config: str) -> bool:
-        """Returns whether one or several configs have a name; or one 'name:version'."""
-        return config in cls.configs() or any(each.name == config for each in cls.BUILDER_CONFIGS)
-
-    @classmethod
-    def _config_version(cls, config: BuilderConfig) -> VersionOrStr | None:
-        """Returns the version of a config; that of the class if the config has none."""
-        return config.version or cls.VERSION
-
-    @property
-    def _config_name(self) -> str | None:
-        """Returns the name of the config; None if the dataset has no configs."""
-        return self._builder_config.name if self._builder_config else None
-
     def _full_name(self) -> str:
         """Returns the name with config and version, such as "digits/small:1.0.0" or "digits:1.0.0"."""
         return str(DatasetName(self.name, self._config_name, str(self.version)))
-
-    def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
-        """Returns the config of a name, or the default config; if several have the name, the one of the version."""
-        if config is None and not self.BUILDER_CONFIGS:
-            return None
-        configs = self.configs()
-        if isinstance(config, BuilderConfig):
-            check_config_name(config.name)
-            declared_config = configs.get(config.name) or configs.get(f"{config.name}:{self._config_version(config)}")
-            if declared_config not in (None, config):
-                raise ValueError(f"config {config.name!r} is not the one that {self.name} has under this name.")
-            return config
-        if config is None:
-            default = self._default_config()
-            config = default and default.name
-        if config is None or config in configs:
-            return configs[config] if config else None
-        name, _, version_in_name = str(config).partition(":")
-        if candidates := [each for each in configs.values() if each.name == name]:
-            return self._config_of(candidates, version_in_name or version)
-        names = ", ".join(map(repr, configs)) or "none"
-        raise DatasetNotFoundError(
-            f"{self.name} has no config {config!r}; it has {names}.{did_you_mean(str(config), configs)}"
-        )
-
-    def _config_of(self, candidates: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:
-        """Returns, of several configs with the same name, the one of a version; by default the class's own version."""
-        label = f"{self.name}/{candidates[0].name}"
-        versions = [
-            [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
-            for config in candidates
-        ]
-        chosen_version = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
-        its_own = [
-            config for config, config_versions in zip(candidates, versions) if chosen_version in config_versions[:1]
-        ]
-        return (
-            its_own
-            or [config for config, config_versions in zip(candidates, versions) if chosen_version in config_versions]
-        )[0]
-
-    @classmethod
-    def _default_config(cls) -> BuilderConfig | None:
-        """Returns the config that a name without one means."""
-        default, configs = cls.DEFAULT_BUILDER_CONFIG_NAME, list(cls.BUILDER_CONFIGS)
-        if default is None or not configs:
-            return configs[0] if configs else None
-        config = cls.configs().get(default) or next((each for each in configs if each.name == default), None)
-        if config is None:
-            raise ValueError(
-                f"DEFAULT_BUILDER_CONFIG_NAME of {cls.name} is {default!r}; it has the configs {list(cls.configs())}."
-            )
-        return config
-
-    def _versions(self) -> list[Version]:
-        """Returns the canonical version first, then the others that can be read."""
-        config = self._builder_config
-        has_own_version = config is not None and config.version is not None
-        canonical = config.version if has_own_version and config else self.VERSION
-        if canonical is None:
-            raise ValueError(f"{type(self).__name__} needs a version: VERSION = Version('1.0.0').")
-        supported = config.supported_versions if has_own_version and config else self.SUPPORTED_VERSIONS
-        return [Version(version) for version in (canonical, *supported)]
-
-    def _choose_version(self, version: VersionOrStr | None) -> Version:
-        """Returns the version that a user asked for; the canonical one for None.
-
-        Args:
-            version: a version, or a text that `choose_version` accepts.
-        """
-        versions = self._versions()
-        if version is None:
-            return versions[0]
-        chosen_version = choose_version(version, versions, of=self.name)
-        return next(v for v in versions if v == chosen_version)
 
     def _open_published(self) -> Any:
         """Opens the published version; uses the features of the code if only the code knows their custom connectors.
@@ -833,53 +641,6 @@ class DatasetBuilder:
         state.pop("info", None)  # made anew on a worker
         state["_downloads"] = dataclasses.replace(self._downloads or self.download_settings(), offline=True)
         return state
-
-
-def _is_iterated(source: ExampleSource) -> bool:
-    """Returns whether a source is an iterable, or a function that is no Beam transform."""
-    return isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand"))
-
-
-def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> ExampleSource:
-    """Returns a source of the first examples of a split. A Beam source is returned unchanged.
-
-    Args:
-        split: name of the split.
-        sources: split -> its source; splits whose sources are read together are cut together.
-        count: maximum number of examples, at least 1.
-    """
-    from beam_datasets.sources.units import SourceUnits, read_together
-
-    source = sources[split]
-    if isinstance(source, SourceUnits):
-        units = {name: each for name, each in sources.items() if isinstance(each, SourceUnits)}
-        [together] = (names for names in read_together(units) if split in names)
-        keeps = {name: units[name].keep for name in together}
-        return SourceUnits(["first"], functools.partial(_first_of_units, split, source, keeps, count))
-    if _is_iterated(source):
-        return functools.partial(_first_of_iterable, source, count)
-    return source
-
-
-def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
-    """Returns the first `count` (key, example) pairs of an iterable, or of a function that returns one."""
-    return itertools.islice(source() if callable(source) else source, count)
-
-
-def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> Iterable[Any]:
-    """Returns the first `count` (key, example) pairs of a split, whose units are read in order.
-
-    Args:
-        split: name of the split.
-        source: its `SourceUnits`.
-        keeps: split -> `keep` of its source, for the splits that are read together.
-        count: maximum number of pairs.
-    """
-    from beam_datasets.sources.units import unpack_with_splits
-
-    items = itertools.chain.from_iterable(map(source.read, source.units))
-    pairs = (unpack_with_splits(item, keeps) for item in items)
-    return itertools.islice((pair for pair, splits in pairs if split in splits), count)
 
 
 def is_shell(cls: type) -> bool:
