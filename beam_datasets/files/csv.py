@@ -31,7 +31,7 @@ from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for
 from beam_datasets.files.text_notes import way_to_read
-from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_limit
+from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -357,7 +357,8 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
     with open_text_bytes(file.path) as stream:
         # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
         codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-        decoded = io.TextIOWrapper(with_line_limit(stream, file.path), codec, errors="surrogateescape", newline="")
+        limited = LineLimited(stream, file.path)
+        decoded = io.TextIOWrapper(limited.buffered(), codec, errors="surrogateescape", newline="")
         try:
             first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
         except UnicodeError as error:
@@ -367,17 +368,20 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
         if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
             delimiter = dialect.delimiter or delimiter_line[1]
             text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
+        has_comments, is_utf8 = bool(dialect.comment), codec == "utf-8-sig"
         reader = csv.reader(
-            text if dialect.comment else text.lines,
+            text if has_comments else text.lines,
             strict=True,
             delimiter=delimiter,
             escapechar=dialect.escapechar or None,
             **quoting,
         )
+        num_lines, num_skipped = 0, text.num_skipped  # that were read; lines that are skipped are not among the first
         while True:
-            previous, problem, fields = text.num_skipped, "", []
-            start = reader.line_num + 1  # without the lines that are skipped
-            text.is_row_start = True
+            problem, fields = "", []
+            start, previously_skipped = num_lines + 1, num_skipped
+            if has_comments:
+                text.is_row_start = True
             try:
                 fields = next(reader)
             except StopIteration:
@@ -386,10 +390,15 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
                 problem = _csv_problem(error)
             except UnicodeError as error:  # UTF-16 cannot be decoded after damage
                 raise InputError(undecodable(error), path=file.path, line=start + text.num_skipped) from None
-            number, stop = start + text.num_skipped, reader.line_num + 1 + text.num_skipped
+            num_lines = reader.line_num
+            if has_comments:
+                num_skipped = text.num_skipped
             if fields or problem:
-                problem = problem or _decoding_problem(",".join(fields), dialect.encoding)
-                yield start + previous, number, stop, fields, problem
+                # The bytes of all rows so far are checked in blocks, because a check of each row costs more.
+                if not problem and not (is_utf8 and limited.is_utf8):
+                    problem = _decoding_problem(",".join(fields), dialect.encoding)
+                stop = num_lines + 1 + num_skipped
+                yield start + previously_skipped, start + num_skipped, stop, fields, problem
 
 
 class _WithoutComments:

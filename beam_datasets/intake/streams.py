@@ -12,6 +12,7 @@ Sources: RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (zstd), the formats of bzip2
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
 import lzma
 import os
@@ -329,21 +330,38 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-def with_line_limit(stream: io.BufferedReader, path: str) -> io.BufferedReader:
-    """Returns a stream of the same bytes whose reads raise InputError if a line has more than MAX_LINE bytes.
+class LineLimited(io.RawIOBase):
+    """A raw stream of the bytes of another one, whose reads raise InputError if a line has more than MAX_LINE bytes.
 
     Without this limit, a reader of lines would hold a file without line ends in memory as one line.
+
+    Args:
+        stream: the other stream.
+        path: path of the file, for errors.
+
+    Attributes:
+        is_utf8: whether all bytes that were read so far are UTF-8, of which the last character may be cut.
     """
-    return io.BufferedReader(_LineLimited(stream, path), BUFFER_SIZE)
-
-
-class _LineLimited(io.RawIOBase):
-    """A raw stream of the bytes of another one, which raises InputError for a line that is too long."""
 
     def __init__(self, stream: io.BufferedReader, path: str) -> None:
         super().__init__()
         self._stream, self._path = stream, path
         self._position = self._line_start = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._is_ascii = self.is_utf8 = True
+
+    def buffered(self) -> io.BufferedReader:
+        """Returns this stream with a buffer."""
+        return io.BufferedReader(self, BUFFER_SIZE)
+
+    def _check_utf8(self, data: bytes) -> None:
+        """Sets `is_utf8` to False if the next bytes are not UTF-8."""
+        self._is_ascii = self._is_ascii and data.isascii()  # much faster than to decode
+        if not self._is_ascii and self.is_utf8:
+            try:
+                self._decoder.decode(data)
+            except UnicodeDecodeError:
+                self.is_utf8 = False
 
     def readable(self) -> bool:
         """Returns True; see `io.IOBase.readable`."""
@@ -358,6 +376,7 @@ class _LineLimited(io.RawIOBase):
         data = self._stream.read1(
             len(buffer)
         )  # not `read`, which would raise before it returns the bytes that precede damage
+        self._check_utf8(data)
         last_line_end = data.rfind(b"\n")
         self._line_start = self._position + last_line_end + 1 if last_line_end >= 0 else self._line_start
         self._position += len(data)

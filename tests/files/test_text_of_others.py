@@ -351,3 +351,20 @@ def test_reasons_where_nothing_is_left(files):
     assert "no examples" in problem
     assert "left out: 40" in problem
     assert "a.jsonl, line 1" in problem
+
+
+@pytest.mark.parametrize("name", ["Jo", "Zoë"])
+def test_a_row_far_into_a_file_that_is_not_text(name, tmp_path):
+    """Rows are checked in blocks, and by themselves after the first damage."""
+    lines = [f"{i},{name}\n" for i in range(30_000)]
+    before, after = "".join(["id,name\n", *lines[:20_000], "20000,"]).encode(), "".join(lines[20_001:]).encode()
+    (tmp_path / "a.csv").write_bytes(before + b"\xff\n" + after)
+    made = publish("csv", tmp_path / "a.csv", "--skip_bad", "--feature=name=string")
+    assert [row["id"] for row in made.rows] == [*range(20_000), *range(20_001, 30_000)]
+    assert {row["name"].decode() for row in made.rows} == {name}
+
+
+@pytest.mark.parametrize("line", ['  {"a": 1}', '{"a": 1}  ', '\t{"a": 1}\t\r', '{"a": 1}'])
+def test_spaces_around_objects(line, tmp_path):
+    (tmp_path / "a.jsonl").write_text(f'{line}\n{{"a": 2}}\n')
+    assert [row["a"] for row in publish("jsonl", tmp_path / "a.jsonl").rows] == [1, 2]

@@ -12,7 +12,7 @@ import zstandard
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake import streams
-from beam_datasets.intake.streams import CODECS, codec_of, decompressed, open_text_bytes, with_line_limit
+from beam_datasets.intake.streams import CODECS, LineLimited, codec_of, decompressed, open_text_bytes
 
 CONTENT = bytes(random.Random(7).choices(b"0123456789abcdef,\n", k=50_000))
 COMPRESS = {
@@ -134,11 +134,29 @@ def test_text_that_begins_as_bzip2_does(tmp_path):
 def test_a_line_without_end_is_an_error(monkeypatch):
     monkeypatch.setattr(streams, "MAX_LINE", 1000)
     good = b"".join(b"%d\n" % i * 50 for i in range(100))
-    assert with_line_limit(io.BufferedReader(io.BytesIO(good)), "in/a").read() == good
+    assert LineLimited(io.BufferedReader(io.BytesIO(good)), "in/a").read() == good
     with pytest.raises(InputError, match=rf"^in/a, byte {len(good)}: expected lines of at most 1,000 bytes"):
-        with_line_limit(io.BufferedReader(io.BytesIO(good + b"x" * 1001)), "in/a").read()
+        LineLimited(io.BufferedReader(io.BytesIO(good + b"x" * 1001)), "in/a").read()
 
 
 def test_suffixes():
     assert {codec_of(f"a{suffix}").name for suffix in (".gz", ".GZ")} == {"gzip"}
     assert codec_of("a.gz/b.csv") is None
+
+
+@pytest.mark.parametrize("character", ["x", "é", "日", "😀"])
+def test_text_is_checked_in_blocks(character):
+    """A character may be cut between two blocks; bytes that are not UTF-8 are found wherever they are."""
+    content = (character * 50 + "\n").encode() * 5000
+    assert len(content) > 2 * io.DEFAULT_BUFFER_SIZE
+    limited = LineLimited(io.BufferedReader(io.BytesIO(content)), "in/a")
+    while limited.read(1001):
+        assert limited.is_utf8
+    for place in (0, len(content) // 2, len(content)):
+        damaged = content[:place] + b"\xff" + content[place:]
+        limited = LineLimited(io.BufferedReader(io.BytesIO(damaged)), "in/a")
+        read = 0
+        while block := limited.read(1001):
+            read += len(block)
+            assert limited.is_utf8 or read > place
+        assert not limited.is_utf8
