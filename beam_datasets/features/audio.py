@@ -276,9 +276,6 @@ class Audio(Leaf):
         audio._set_fields(lazy_decode=bool(content.get("lazyDecode")))
         return audio
 
-    def __repr__(self) -> str:
-        return f"Audio(shape={self.shape}, dtype={dtype_name(self.dtype)})"
-
 
 def _read_content(value: Any, path: str) -> tuple[bytes, str]:
     """Returns the content of a sound file, and a text that begins errors about it.

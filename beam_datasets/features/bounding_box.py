@@ -134,6 +134,3 @@ class BBoxFeature(Leaf):
     def from_content(cls, content: Json, from_json: FromJson) -> BBoxFeature:
         """Returns the BBoxFeature of `content`, the second value of `content_json`."""
         return cls(bbox_format=content.get("bboxFormat") or None)
-
-    def __repr__(self) -> str:
-        return "BBoxFeature(shape=(4,), dtype=float32)"

@@ -297,9 +297,6 @@ class Image(Leaf):
         """Returns the Image of `content`, the second value of `content_json`."""
         return cls(**image_arguments(content), use_colormap=bool(content.get("useColormap")))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)})"
-
 
 @dataclass(frozen=True, repr=False, init=False)
 class LabeledImage(Image):

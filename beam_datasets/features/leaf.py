@@ -23,9 +23,11 @@ from beam_datasets.features.base import (
     Lists,
     RowsEncode,
     Stored,
+    dtype_of,
     has_one_shape,
+    shape_of,
 )
-from beam_datasets.features.dtypes import Shape
+from beam_datasets.features.dtypes import Shape, dtype_name
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 from beam_datasets.formats.example import Kind
@@ -93,6 +95,9 @@ class Leaf(FeatureConnector):
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns [(name, self, rank)]: a leaf consists of itself only."""
         return [(name, self, rank)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={shape_of(self)}, dtype={dtype_name(dtype_of(self))})"
 
     def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Kind], ...]:
         """Returns the name and kind of each list that stores the feature: its values, then the row lengths.
