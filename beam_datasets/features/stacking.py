@@ -682,12 +682,14 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
     first = next((array.flat[0] for array in arrays if array.size), b"")
     is_str = isinstance(first, str)
     padded = np.full((len(arrays), *shape), padding.filler(dtype, path, is_str=is_str), dtype)
-    for row, array in zip(padded, arrays):
-        if padding.side == "right" and len(shape) == 1:
+    if padding.side == "right" and len(shape) == 1:
+        for row, array in zip(padded, arrays):
             row[: len(array)] = array
-        elif padding.side == "right":
+    elif padding.side == "right":
+        for row, array in zip(padded, arrays):
             row[tuple(map(slice, array.shape))] = array
-        else:
+    else:
+        for row, array in zip(padded, arrays):
             row[tuple(slice(length - size, None) for length, size in zip(shape, array.shape))] = array
     return padded
 

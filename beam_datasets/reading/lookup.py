@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,15 +39,21 @@ class Lookup:
             InvalidKeyError: the key has a type that keys cannot have.
         """
         sort_keys = self._sort_keys(key)
-        num_before = 0
-        for rules, num_examples in self.parts:
-            runs = self.source.instructions.part(num_before, num_before + num_examples)
+        for rules, num_before, runs in self._runs_of_parts:
             candidates = [self._find_in_runs(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
             indices = [index for index in candidates if index is not None]
             if indices:
                 return self.source.index_in_source(num_before + min(indices))
-            num_before += num_examples
         return None
+
+    @functools.cached_property
+    def _runs_of_parts(self) -> list[tuple[tuple[KeyRule, ...], int, FileInstructions]]:
+        """For each part: the rules of the keys, the number of examples before it, and its runs."""
+        stops = list(itertools.accumulate(num_examples for _, num_examples in self.parts))
+        return [
+            (rules, stop - num_examples, self.source.instructions.part(stop - num_examples, stop))
+            for (rules, num_examples), stop in zip(self.parts, stops)
+        ]
 
     def _sort_keys(self, key: Any) -> dict[KeyRule, bytes]:
         """Returns the sort key of a key by each rule of the slice, without the rules for which the key is invalid.

@@ -115,7 +115,8 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
                     return False
             elif isinstance(link, Grouping):
                 complete = link.add(self._bins[number], (unit, value))
-                self._queue_bins(number, complete)
+                if complete:
+                    self._queue_bins(number, complete)
                 return bool(complete)
             elif isinstance(link, Dividing):
                 self._queues[number + 1].append((None, Parts(link, unit, value)))
