@@ -11,8 +11,8 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +34,42 @@ def without_passwords(text: str) -> str:
     return _PASSWORD.sub("***@", text) if "@" in text else text
 
 
+class FeatureName(str):
+    """The name of a feature in records, in which slashes join the names of nested features.
+
+    Args:
+        steps: the names of the features that lead to the feature, from the outermost, and its own name.
+
+    Attributes:
+        steps: the argument.
+        shown: the name in messages, tables and expressions, in which dots join the names. If one of them contains a dot
+            or a slash, slashes join them, as in records.
+
+    >>> name = FeatureName(["product", "title"])
+    >>> name, name.shown, FeatureName(["image/encoded"]).shown
+    ('product/title', 'product.title', 'image/encoded')
+    """
+
+    steps: tuple[str, ...]
+    shown: str
+
+    def __new__(cls, steps: Sequence[str]) -> Self:
+        """Returns the name of the feature that the steps lead to."""
+        name = super().__new__(cls, "/".join(steps))
+        name.steps = tuple(steps)
+        name.shown = ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
+        return name
+
+    def __getnewargs__(self) -> tuple[Any]:
+        """Returns the arguments with which a pickled name is made again."""
+        return (self.steps,)
+
+
+def shown_name(name: str) -> str:
+    """Returns the name of a feature for messages, with dots if `name` is a `FeatureName`; else unchanged."""
+    return name.shown if isinstance(name, FeatureName) else name
+
+
 class BeamDatasetsError(Exception):
     """Base of every error that the project raises on purpose. Its message shows no password of a URL.
 
@@ -46,7 +82,7 @@ class BeamDatasetsError(Exception):
         line: number of the line in the file, from 1.
         offset: offset in the file in bytes; of a record, that of its first byte.
         record: number of the record in the file, from 0.
-        feature: name of the feature, with slashes for nested ones.
+        feature: name of the feature, with dots for nested ones.
         split: name of the split.
         key: the key of the example.
         expected: what was expected.
@@ -94,7 +130,7 @@ class BeamDatasetsError(Exception):
             line: a part of the message, after the path, as `line 3`.
             offset: a part of the message, after the path, as `byte 3`.
             record: a part of the message, after the path, as `(record 3)`.
-            feature: a part of the message; '' for the whole example, which is not shown.
+            feature: a part of the message, as `shown_name` has it; '' for the whole example, which is not shown.
             split: is not a part of the message.
             key: is not a part of the message.
             expected: a part of the message without `problem`.
@@ -102,6 +138,7 @@ class BeamDatasetsError(Exception):
             outcome: a part of the message, after the problem.
             advice: the last sentence of the message.
         """
+        feature = None if feature is None else shown_name(feature)
         facts = {
             "path": path, "line": line, "offset": offset, "record": record, "feature": feature, "split": split,
             "key": key, "expected": expected, "got": got, "outcome": outcome, "advice": advice,
@@ -319,7 +356,7 @@ def did_you_mean(name: object, known_names: Iterable[str], *, cutoff: float = 0.
     " Did you mean 'box/x'?"
     """
     near = nearest_name(name, known_names, cutoff=cutoff)
-    return f" Did you mean {near!r}?" if near else ""
+    return f" Did you mean {shown_name(near)!r}?" if near else ""
 
 
 def nearest_name(name: object, known_names: Iterable[str], *, cutoff: float = 0.6) -> str:

@@ -13,6 +13,7 @@ from beam_datasets.engines.failures import reason, tell_facts
 from beam_datasets.errors import (
     BeamDatasetsError,
     DuplicateKeyError,
+    FeatureName,
     FeatureValueError,
     GenerationError,
     InputError,
@@ -40,6 +41,7 @@ def facts(error: BaseException) -> dict[str, object]:
         (InputError("no rows", path="a.csv", line=3), "a.csv, line 3: no rows"),
         (InputError("no rows", path="a.csv", offset=0), "a.csv, byte 0: no rows"),
         (FeatureValueError("too long", feature="a/b"), "a/b: too long"),
+        (FeatureValueError("too long", feature=FeatureName(["a", "b"])), "a.b: too long"),
         (FeatureValueError("too long", feature=""), "too long"),
         (InputError(expected="one", got="two", path="a", advice="Give one."), "a: expected one, got two. Give one."),
         (InputError("Bad value.", advice="Fix it."), "Bad value. Fix it."),
@@ -82,7 +84,7 @@ def test_every_error_class_takes_the_facts() -> None:
 def test_an_example_that_does_not_fit() -> None:
     with pytest.raises(errors.FeatureOverflowError) as caught:
         TREE.encode_example({"box": {"n": 2**80}, "text": ""})
-    assert facts(caught.value) == {"feature": "box/n"}
+    assert facts(caught.value) == {"feature": "box.n"}
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

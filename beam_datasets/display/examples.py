@@ -18,8 +18,9 @@ from beam_datasets.features.trees import display_names
 def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
     """Returns all examples as a `pandas.DataFrame`, with a column for each feature, as TensorFlow Datasets does.
 
-    Nested features have columns such as `box/x`. Values are those of the examples, so text is bytes and an image is an
-    array. All examples are in memory: pass a part of a large dataset, such as `ds.take(100)`.
+    Nested features have columns such as `box/x`, with the slashes of TensorFlow Datasets. Values are those of the
+    examples, so text is bytes and an image is an array. All examples are in memory: pass a part of a large dataset,
+    such as `ds.take(100)`.
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.

@@ -15,7 +15,7 @@ import numpy as np
 from beam_datasets.display.media import thumbnail, wav
 from beam_datasets.display.text import printable, size_text
 from beam_datasets.display.values import value_text
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, shown_name
 from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image, LabeledImage, Video
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import display_names, iter_nested_features, leaves_with_features
@@ -140,7 +140,7 @@ def _image(array: Any) -> str:
 
 def batch_table(batch: Any) -> Html:
     """Returns the arrays of a batch as rows: name, dtype, shape, and some of the values."""
-    leaves = [(path.replace("/", "."), value) for path, value, _ in leaves_with_features(batch)]
+    leaves = [(shown_name(path), value) for path, value, _ in leaves_with_features(batch)]
     rows = [
         [path, getattr(value, "dtype", type(value).__name__), str(getattr(value, "shape", "")), _range_of(value)]
         for path, value in leaves[:MAX_FEATURES]

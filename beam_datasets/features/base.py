@@ -481,7 +481,7 @@ def check_unique(names: Sequence[str], path: str) -> None:
     if len(set(names)) != len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
         problem = f"two features are stored as {duplicate!r}; rename one of them"
-        raise FeatureValueError(f"{path}: {problem}".removeprefix(": "))
+        raise FeatureValueError(problem, feature=path)
 
 
 def to_names(argument: str, names: Any) -> list[str]:

@@ -21,6 +21,7 @@ from beam_datasets.errors import (
     FeatureOverflowError,
     FeatureTypeError,
     FeatureValueError,
+    shown_name,
 )
 from beam_datasets.extras import Self
 from beam_datasets.features.base import FeatureConnector, FromJson, TensorInfo, dtype_of, shape_of, to_feature, to_numpy
@@ -248,13 +249,13 @@ def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[A
         try:
             return convert(value)
         except FeatureError as error:
-            raise type(error)(f"{path}: {error}") from error
+            raise type(error)(f"{shown_name(path)}: {error}") from error
         except _VALUE_ERRORS as error:
             kinds = (FeatureKeyError, FeatureOverflowError, FeatureTypeError)
             kind = next((kind for kind in kinds if isinstance(error, kind.__bases__[1])), FeatureValueError)
             problem = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
             frame = frames.last_of_author(frames.of(error))
-            raise kind(f"{path}: {problem}" + (f" (at {frame})" if frame else "")) from error
+            raise kind(f"{shown_name(path)}: {problem}" + (f" (at {frame})" if frame else "")) from error
 
     return convert_with_path
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.errors import shown_name
 from beam_datasets.features.base import FeatureConnector, Replacement, dtype_of, shape_of, to_feature
 from beam_datasets.features.dtypes import STRING, is_dtype
 from beam_datasets.features.features_dict import FeaturesDict, join
@@ -221,7 +222,7 @@ class Decoded(Wrapped):
 
     def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Raises TypeError: a feature with its own decoder cannot be encoded."""
-        raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
+        raise TypeError(f"{shown_name(path)}: a feature with a decoder of its own cannot be encoded")
 
     def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a stored form to the decoded value; TensorFlow tensors are converted to NumPy.
@@ -265,20 +266,22 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
-        raise TypeError(f"{path or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding")
+        raise TypeError(
+            f"{shown_name(path) or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding"
+        )
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     selected = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
     if not isinstance(feature, FeaturesDict):
-        raise ValueError(
-            f"{path or 'the features'}: {feature!r} contains no features, but partial decoding names {sorted(selected)}"
-        )
+        label = shown_name(path) or "the features"
+        raise ValueError(f"{label}: {feature!r} contains no features, but partial decoding names {sorted(selected)}")
     for name in spec.keys() - selected.keys():
         for parent, child in selected.items():
             if child is True and str(name).replace("/", ".").startswith(f"{parent}."):
+                label = shown_name(path) or "partial decoding"
                 raise ValueError(
-                    f"{path or 'partial decoding'}: {parent!r} selects all of its features, so {name!r} cannot be left "
-                    "out. Name those to keep."
+                    f"{label}: {parent!r} selects all of its features, so {name!r} cannot be left out. Name those to "
+                    "keep."
                 )
     selected = _nest(selected, feature)
     feature.check_names(selected, path, "partial decoding")
@@ -319,9 +322,9 @@ def _check_fit(feature: FeatureConnector, expected: FeatureConnector, path: str)
         ValueError: the shape or the dtype does not fit.
     """
     if not isinstance(feature, type(expected)):
-        raise TypeError(f"{path}: the dataset has {feature!r}, not {expected!r}")
+        raise TypeError(f"{shown_name(path)}: the dataset has {feature!r}, not {expected!r}")
     shapes = shape_of(feature), shape_of(expected)
     fits = shapes[0] == shapes[1] or (isinstance(shapes[0], tuple) and shape_fits(shapes[0], shapes[1]))
     if dtype_of(feature) != dtype_of(expected) or not fits:
-        raise ValueError(f"{path}: the dataset has {feature!r}, not {expected!r}")
+        raise ValueError(f"{shown_name(path)}: the dataset has {feature!r}, not {expected!r}")
     return feature

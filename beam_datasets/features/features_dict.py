@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.advice import missing_attribute, names_foreign_constructor_arguments
 from beam_datasets.arguments import is_unicode
-from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError, did_you_mean
+from beam_datasets.errors import (
+    FeatureKeyError,
+    FeatureName,
+    FeatureTypeError,
+    FeatureValueError,
+    MetadataError,
+    did_you_mean,
+    shown_name,
+)
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -135,10 +143,11 @@ class FeaturesDict(FeatureConnector):
         unknown = sorted(set(names) - set(self), key=str)
         if not unknown:
             return
-        hint = did_you_mean(unknown[0], [*self, *(name for name, _, _ in self.leaves(""))])
-        if "/" in f"{unknown[0]}{hint}":
+        nested = [name for name, _, _ in self.leaves("") if name not in self]
+        hint = did_you_mean(unknown[0], [*self, *nested])
+        if {"/", "."} & set(str(unknown[0])) or any(repr(shown_name(name)) in hint for name in nested):
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
-        location = f" below {path}" if path else ""
+        location = f" below {shown_name(path)}" if path else ""
         raise ValueError(f"{argument}{location} names {unknown}; the features are {sorted(self)}.{hint}")
 
     def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeaturesDict:
@@ -294,13 +303,13 @@ def _dict_to_feature(feature: dict, name: str = "") -> FeaturesDict:  # type: ig
     return FeaturesDict(feature)
 
 
-def join(name: str, child: str) -> str:
+def join(name: str, child: str) -> FeatureName:
     """Returns the name in the record of the feature `child` of a dict called `name`; '' is the top.
 
     >>> join("objects", "label"), join("", "label")
     ('objects/label', 'label')
     """
-    return f"{name}/{child}" if name else child
+    return FeatureName([*(name.steps if isinstance(name, FeatureName) else [name] if name else []), child])
 
 
 def check_label_files(tree: FeatureConnector) -> None:
@@ -354,7 +363,7 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
         FeatureTypeError: the returned function raises it if the value is not a mapping.
         FeatureKeyError: the returned function raises it if a name is missing or unknown.
     """
-    prefix = f"{path}: " if path else ""
+    prefix = f"{shown_name(path)}: " if path else ""
 
     def check(value: Any) -> None:
         """Raises the error of a value that is not a mapping with exactly the expected names."""

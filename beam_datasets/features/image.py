@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError, shown_name
 from beam_datasets.features import image_codec
 from beam_datasets.features.base import Decode, DocArg, FeatureConnector, FromJson, Items
 from beam_datasets.features.class_label import ClassLabel
@@ -437,7 +437,7 @@ class Video(Sequence):
             path: the feature, for errors.
         """
         if isinstance(value, (str, os.PathLike)):
-            value = self._extract_frames(read_file(value, path), f"{path}: {os.fspath(value)}")
+            value = self._extract_frames(read_file(value, path), f"{shown_name(path)}: {os.fspath(value)}")
         elif isinstance(value, bytes):
             value = self._extract_frames(value, path)
         elif hasattr(value, "read"):
@@ -472,7 +472,7 @@ class Video(Sequence):
         try:
             return read_frames(video, self.frame.encoding_format or "png", self.ffmpeg_extra_args)
         except MissingDependencyError as error:
-            raise MissingDependencyError(f"{path}: {error}") from None
+            raise MissingDependencyError(f"{shown_name(path)}: {error}") from None
         except InputError as error:
             raise FeatureValueError(str(error), feature=path) from error
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import FeatureError, FeatureValueError
+from beam_datasets.errors import FeatureError, FeatureValueError, shown_name
 from beam_datasets.features.base import (
     Decode,
     FeatureConnector,
@@ -279,6 +279,6 @@ def _pack_items(codec: Codec, items: Items, path: str) -> Any:
             if stop:
                 codec.pack(items[index])
         except FeatureError as single:
-            problem = str(single).removeprefix(f"{path}: ")
-            raise type(single)(f"{path}: item {index}: {problem}") from error
+            problem = str(single).removeprefix(f"{shown_name(path)}: ")
+            raise type(single)(f"item {index}: {problem}", feature=path) from error
         raise

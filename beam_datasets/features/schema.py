@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
+from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean, shown_name
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import Decoded
@@ -93,8 +93,9 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
     strings = {name for name, feature in leaves if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
         if name not in strings:
+            shown = sorted(map(shown_name, strings))
             raise BeamDatasetsError(
-                f"{name!r} is not a feature of text or bytes; those are {', '.join(sorted(strings)) or 'none'}."
+                f"{shown_name(name)!r} is not a feature of text or bytes; those are {', '.join(shown) or 'none'}."
                 f"{did_you_mean(name, strings)}"
             )
     if not isinstance(tree, Sequence):
@@ -115,7 +116,7 @@ def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
         BeamDatasetsError: it is empty, or a feature has no column.
     """
     if not features:
-        problem = f"feature {name!r} has no features below it" if name else "the dataset has no features"
+        problem = f"feature {shown_name(name)!r} has no features below it" if name else "the dataset has no features"
         raise BeamDatasetsError(
             f"{problem}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
         )
@@ -135,8 +136,8 @@ def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
     """
     if isinstance(feature, (UnknownFeature, Decoded)):
         raise BeamDatasetsError(
-            f"feature {name!r}, {feature!r}, has no column: its values may be anything. Name the others: --features, "
-            "or decode.PartialDecoding."
+            f"feature {shown_name(name)!r}, {feature!r}, has no column: its values may be anything. Name the others: "
+            "--features, or decode.PartialDecoding."
         )
     if isinstance(feature, FeaturesDict):
         return _build_struct(feature, name, binary)
@@ -188,7 +189,7 @@ def decode_text(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise FeatureValueError(
-            f"{data[:40]!r} is not text: {error}. Name the feature in binary= (--binary {name}) to have "
+            f"{data[:40]!r} is not text: {error}. Name the feature in binary= (--binary {shown_name(name)}) to have "
             "bytes, or leave it out.",
             feature=name,
         ) from None

@@ -28,7 +28,7 @@ from beam_datasets.features.base import (
     to_numpy,
 )
 from beam_datasets.features.dtypes import Json
-from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.formats.example import record
@@ -276,7 +276,7 @@ def _transpose(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         FeatureError: a value of the dict is not a list, or lists have different lengths.
     """
     columns = {
-        key: _transpose(column, f"{path}/{key}") if isinstance(column, dict) else column
+        key: _transpose(column, join(path, key)) if isinstance(column, dict) else column
         for key, column in value.items()
     }
     if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):

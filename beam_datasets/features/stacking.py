@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
-from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
+from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean, shown_name
 from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING
@@ -179,7 +179,9 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
                 hint = did_you_mean(path, leaves)
-                raise ValueError(f"fill names {path!r}, which cannot be missing. {_list_optional(optional)}.{hint}")
+                raise ValueError(
+                    f"fill names {shown_name(path)!r}, which cannot be missing. {_list_optional(optional)}.{hint}"
+                )
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
@@ -303,12 +305,16 @@ def _fill_kind(leaf: Tensor) -> Any:
 def _list_optional(optional: Mapping[str, Any]) -> str:
     """Returns a sentence for errors that lists the features that may be missing; their names are the keys.
 
-    >>> _list_optional({"a": None, "b/c": None})
-    "These may be missing: 'a', 'b/c'"
+    >>> _list_optional({"a": None, join("b", "c"): None})
+    "These may be missing: 'a', 'b.c'"
     """
-    return (
-        f"These may be missing: {', '.join(map(repr, optional))}" if optional else "None of the features may be missing"
-    )
+    names = ", ".join(repr(shown_name(name)) for name in optional)
+    return f"These may be missing: {names}" if names else "None of the features may be missing"
+
+
+def _label(path: str) -> str:
+    """Returns how an error names a feature; `path` is '' for whole examples."""
+    return shown_name(path) or "the examples"
 
 
 KEEP: Any = object()
@@ -373,7 +379,7 @@ class Padding:
             return longest
         if longest[0] > length:
             raise FeatureValueError(
-                f"{path or 'the examples'}: expected at most pad_length={length} items, got {longest[0]}. Truncate "
+                f"{_label(path)}: expected at most pad_length={length} items, got {longest[0]}. Truncate "
                 "them in map(), or give a greater length."
             )
         return (length, *longest[1:])
@@ -407,7 +413,7 @@ class Padding:
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
-            raise FeatureValueError(f"{path or 'the examples'}: pad_value={value!r} does not fit {dtype}.")
+            raise FeatureValueError(f"{_label(path)}: pad_value={value!r} does not fit {dtype}.")
         return stored
 
 
@@ -443,7 +449,7 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
             key: stack(
                 [example[key] for example in examples],
                 pad=pad,
-                path=f"{path}/{key}" if path else str(key),
+                path=join(path, str(key)),
                 fill=subtree(fill, key),
             )
             for key in first
@@ -483,7 +489,7 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
     lengths = {len(example) for example in examples}
     if len(lengths) > 1:
         raise FeatureValueError(
-            f"{path or 'the examples'}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays from "
+            f"{_label(path)}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays from "
             "map(), which pad=True pads."
         )
     columns = enumerate(zip(*examples))
@@ -547,15 +553,14 @@ def _to_array(value: Any, path: str) -> NDArray[Any]:
             array = np.array(value, object)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FeatureValueError(
-            f"{path or 'the examples'}: a {type(value).__name__} cannot be put in a batch ({error}). Return an array "
-            "from map()"
+            f"{_label(path)}: a {type(value).__name__} cannot be put in a batch ({error}). Return an array from map()"
         ) from None
     if array.dtype.hasobject:
         kinds = {type(item) for item in array.flat}
         if len(kinds) > 1 or not kinds <= {str, bytes}:
             names = " and ".join(sorted(kind.__name__ for kind in kinds))
             raise FeatureValueError(
-                f"{path or 'the examples'}: expected numbers, texts or arrays in a {type(value).__name__}, got "
+                f"{_label(path)}: expected numbers, texts or arrays in a {type(value).__name__}, got "
                 f"{names}. Return an array from map()"
             )
     return array
@@ -605,8 +610,8 @@ def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[An
             )
         if fill is None or isinstance(fill, (dict, tuple)):
             raise FeatureValueError(
-                f"{path}: expected a value, got None, which no batch can have. "
-                f"Give batch(..., fill={{{path!r}: value}}), or replace it in map()"
+                f"{shown_name(path)}: expected a value, got None, which no batch can have. "
+                f"Give batch(..., fill={{{shown_name(path)!r}: value}}), or replace it in map()"
             )
         column = [fill if value is None else value for value in column]
     if len({isinstance(value, list) for value in column}) > 1:
@@ -639,7 +644,7 @@ def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
 def _raise_mixed_lists(path: str) -> NoReturn:
     """Raises the FeatureValueError of a batch with lists and arrays; `path` is the name of the feature."""
     raise FeatureValueError(
-        f"{path or 'the examples'}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
+        f"{_label(path)}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
         "Bring them to one shape with map()."
     )
 
@@ -672,11 +677,11 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
     if not pad:
         two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
-            f"{path or 'the examples'}: arrays of the shapes {two_shapes} cannot be put in one batch; "
+            f"{_label(path)}: arrays of the shapes {two_shapes} cannot be put in one batch; "
             "batch with pad=True, or bring them to one shape with map()."
         )
     if len({len(shape) for shape in shapes}) > 1:
-        raise FeatureValueError(f"{path or 'the examples'}: arrays of different ranks cannot be padded: {shapes}.")
+        raise FeatureValueError(f"{_label(path)}: arrays of different ranks cannot be padded: {shapes}.")
     shape = padding.shape(arrays, path)
     dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
     first = next((array.flat[0] for array in arrays if array.size), b"")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.errors import InputError, MissingDependencyError, shown_name
 from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.config import UnknownFeature
@@ -95,7 +95,7 @@ def damage_finder(feature: Any, *, decode_flac: bool = True) -> Callable[[Any], 
                 for item, data in enumerate(iter_files(value)):
                     problem = find_damage(data, kind, decode_flac=decode_flac)
                     if problem is not None:
-                        yield number, f"{name}{'' if isinstance(value, bytes) else f'[{item}]'}: {problem}"
+                        yield number, f"{shown_name(name)}{'' if isinstance(value, bytes) else f'[{item}]'}: {problem}"
 
     return check
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence as Steps
 from functools import reduce
 from typing import Any
 
+from beam_datasets.errors import FeatureName, shown_name
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Scalar, Tensor
@@ -57,7 +58,7 @@ def join_steps(steps: Steps[str]) -> str:
     >>> join_steps(["product", "price"]), join_steps(["product", "price.eur"])
     ('product.price', 'product/price.eur')
     """
-    return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
+    return FeatureName(steps).shown
 
 
 def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
@@ -133,7 +134,7 @@ def find_difference(one: Any, other: Any, name: str = "") -> str | None:
     >>> find_difference(Tensor(shape=(2,), dtype=np.int64), Tensor(shape=(3,), dtype=np.int64), "a")
     "feature 'a' is Tensor(shape=(2,), dtype=int64) in the first, Tensor(shape=(3,), dtype=int64) in the second"
     """
-    label = f"feature {name!r}" if name else "the examples"
+    label = f"feature {shown_name(name)!r}" if name else "the examples"
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
         for missing, children, ordinal in (
             (set(one) - set(other), one, "first"),
@@ -141,7 +142,8 @@ def find_difference(one: Any, other: Any, name: str = "") -> str | None:
         ):
             if missing:
                 first_missing = min(missing)
-                return f"feature {join(name, first_missing)!r}, {children[first_missing]!r}, is in the {ordinal} only"
+                path = join(name, first_missing)
+                return f"feature {path.shown!r}, {children[first_missing]!r}, is in the {ordinal} only"
         differences = (find_difference(one[child], other[child], join(name, child)) for child in one)
         return next(filter(None, differences), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):

@@ -111,7 +111,7 @@ def test_verify(made, places, run, decode):
         line = found[places[name].rpartition("/")[2]]
         index = int(re.search(r"record (\d+)", places[name])[1])
         assert line.endswith(f"; example train[{index}], sort key {hash_key('train', name).hex()}")
-        path = {"silent": "all/sounds[1]", "unzipped": "zipped"}.get(name, "image")
+        path = {"silent": "all.sounds[1]", "unzipped": "zipped"}.get(name, "image")
         assert f": {path}: " in line
     assert "value: it was published so, and --repair does not help: restore or leave it out in the source" in out
     assert "features.json" not in out
@@ -159,7 +159,7 @@ def test_head(made, places, run):
     for name, text in zip(re.findall("name: '(.*)'", out), out.split("\nexample ")[1:]):
         assert ("does not decode: " in text) == (name in DAMAGED)
         assert (places[name] in text) == (name in DAMAGED)
-    assert "  all.sounds: does not decode: all/sounds" in out
+    assert "  all.sounds: does not decode: all.sounds" in out
     assert f"\nvalues that do not decode: in {len(DAMAGED)} of these {len(NAMES)} examples; beam-datasets verify" in out
     code, out, _ = run("head", made, "--count", 99, "--json")
     content = json.loads(out)
@@ -214,7 +214,7 @@ def test_export(made, places, run, tmp_path, format):
     assert code == 1
     [name] = [name for name, place in places.items() if f"{place}: " in err]
     assert name in STRUCTURE
-    assert re.search(r"\): (image|all/sounds\[1\]): .*export the other features \(--features\)", err)
+    assert re.search(r"\): (image|all\.sounds\[1\]): .*export the other features \(--features\)", err)
     assert not (tmp_path / "out").exists()
     if format == "jsonl":
         code, _, err = run("export", made, *to, "--features", "zipped")

@@ -247,7 +247,7 @@ def test_a_record_whose_lists_differ_in_length_is_an_error(
 
     records = dict.fromkeys(range(20), record({"x": 2, "y": 2})) | {7: record({"x": 2, "y": 1})}
     made = Made(tree, {"train": records}, orders={"train": range(20)}, encode=bytes).write(tmp_path, "1.0.0")
-    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): more/pairs: .* different numbers of items"):
+    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): more\.pairs: .* different numbers of items"):
         export(made, tmp_path / "out", name)
     assert export(made, tmp_path / "good", name, split="train[:7]+train[8:]")
 

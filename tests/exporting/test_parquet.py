@@ -114,7 +114,7 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     assert table["more"][0].as_py() == {"words": ["a", "b"]}
     examples[13]["text"], examples[5]["more"]["words"] = "text", ["a", b"\xff"]
     source = dataset_of(tmp_path / "second", features, examples)
-    with pytest.raises(errors.FeatureError, match=r"\(record 5\): more/words: b'\\xff' is not text"):
+    with pytest.raises(errors.FeatureError, match=r"\(record 5\): more\.words: b'\\xff' is not text"):
         export(source, tmp_path / "second" / "out")
     made = export(source, tmp_path / "second" / "out", binary=["more/words"])
     assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}

@@ -378,7 +378,7 @@ def test_errors_of_users_methods_name_the_feature(value: str, kind: Any, problem
         return decode(encode({"a": {"b": ["text", one] if is_many else one}}))
 
     through("text")
-    with pytest.raises(FeatureError, match=f"^a/b: {problem}$") as caught:
+    with pytest.raises(FeatureError, match=rf"^a\.b: {problem}$") as caught:
         through(value)
     assert isinstance(caught.value, kind)
 

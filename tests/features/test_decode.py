@@ -135,7 +135,7 @@ def test_partial_decoding_does_not_look_at_the_rest():
             r"A feature below another is named in a dict of its own, as in \{",
         ),
         ({"decoders": {"box": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes"),
-        ({"decoders": {"crop": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes/crop'. A feature below"),
+        ({"decoders": {"crop": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes.crop'. A feature below"),
         ({"partial": {"meta": {"nope"}}}, ValueError, r"below meta names \['nope'\]"),
         ({"partial": {"id": {"x"}}}, ValueError, "no features"),
         ({"partial": {"id": np.int32}}, ValueError, "the dataset has int64, not int32"),

@@ -68,12 +68,12 @@ encode = F.compile_encoder(FEATURES)
         (
             {"objs": [{"bbox": F.BBox(0.5, 0.0, 0.2, 1.0), "ids": []}]},
             FeatureValueError,
-            "objs/bbox: item 0: a minimum is above its maximum",
+            "objs.bbox: item 0: a minimum is above its maximum",
         ),
         (
             {"objs": [{"bbox": BOX, "ids": [1, 70000]}]},
             FeatureOverflowError,
-            "objs/ids: item 1: 70000 does not fit int16",
+            "objs.ids: item 1: 70000 does not fit int16",
         ),
         (
             {"objs": {"bbox": [BOX], "ids": []}},
@@ -85,7 +85,7 @@ encode = F.compile_encoder(FEATURES)
             FeatureTypeError,
             "objs: a dict in place of a sequence of dicts must have",
         ),
-        ({"d": {"x": -6}}, FeatureValueError, "d/x: -6 is outside the feature's bounds [-5, None]"),
+        ({"d": {"x": -6}}, FeatureValueError, "d.x: -6 is outside the feature's bounds [-5, None]"),
         (
             {"d": {"y": 1}},
             FeatureKeyError,
@@ -127,9 +127,9 @@ def test_doubles_keep_all_their_bits(encoding):
         ({"f": [1]}, "f: expected a list of float, found int64_list"),
         ({"t": [1, 2, 3]}, "t: the record has 3 values, which do not have the shape (2, None)"),
         ({"text": [b"x", b"y"]}, "text: the record has 2 values, expected one"),
-        ({"objs/ids/ragged_row_lengths_0": [5]}, "objs/ids: the row lengths of level 0 add up to 5, of 1 items below"),
-        ({"objs/ids/ragged_row_lengths_0": [-1]}, "objs/ids: the row lengths of level 0 have the negative length -1"),
-        ({"objs/bbox": [0.5]}, "objs/bbox: the record has 1 values, which do not have the shape (None, 4)"),
+        ({"objs/ids/ragged_row_lengths_0": [5]}, "objs.ids: the row lengths of level 0 add up to 5, of 1 items below"),
+        ({"objs/ids/ragged_row_lengths_0": [-1]}, "objs.ids: the row lengths of level 0 have the negative length -1"),
+        ({"objs/bbox": [0.5]}, "objs.bbox: the record has 1 values, which do not have the shape (None, 4)"),
     ],
 )
 def test_decoding(stored, text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, FeatureError
 from beam_datasets.formats.tfrecord import frame_all
 
 TREE = F.FeaturesDict(
@@ -105,3 +106,31 @@ def test_expressions(source: Path, tmp_path: Path) -> None:
     assert sorted(int(example["n"]) for example in some) == [0, 2, 3]
     with pytest.raises(BeamDatasetsError, match=r"product/title is a division; the feature is product\.title\."):
         bd.materialize(source, to="other", data_dir=tmp_path, where="product/title = 't2'")
+
+
+def test_errors_print_dots(source: Path) -> None:
+    """A slash or a dot in the name of a feature itself keeps the slashes, with which it can be given."""
+    encode = F.compile_encoder(
+        F.FeaturesDict(
+            {"image/encoded": F.Text(), "a": {"b": {"n": np.int8, "km/h": np.int8}, "l": F.Sequence(np.int8)}}
+        )
+    )
+    good = {"image/encoded": "x", "a": {"b": {"n": 1, "km/h": 2}, "l": [1]}}
+    for inner, name in (
+        ({"a": {"b": {"n": 300, "km/h": 2}, "l": [1]}}, "a.b.n"),
+        ({"a": {"b": {"n": 1, "km/h": 300}, "l": [1]}}, "a/b/km/h"),
+        ({"a": {"b": {"n": 1, "km/h": 2}, "l": [1, 300]}}, "a.l"),
+        ({"image/encoded": 3}, "image/encoded"),
+    ):
+        with pytest.raises(FeatureError, match=f"^{name}: ") as caught:
+            encode(good | inner)
+        assert pickle.loads(pickle.dumps(caught.value)).feature == name
+    with pytest.raises(FeatureError, match=r"^a\.b: the example's features differ"):
+        encode(good | {"a": {"b": {"n": 1}, "l": [1]}})
+    ds = bd.builder_from_directory(source).as_dataset("train")
+    with pytest.raises(FeatureError, match=r"^product\.sizes: arrays of the shapes"):
+        next(iter(ds.batch(5)))
+    with pytest.raises(FeatureError, match=r"^product\.sizes: pad_value=0.5 does not fit int64"):
+        next(iter(ds.padded_batch(5, pad_value={"product/sizes": 0.5})))
+    with pytest.raises(ValueError, match=r"Did you mean 'product\.title'"):
+        bd.builder_from_directory(source).as_dataset("train", decoders=bd.decode.PartialDecoding(["product.titl"]))

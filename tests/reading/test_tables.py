@@ -164,14 +164,16 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     examples[13]["more"]["words"] = ["a", b"\xff\xfe"]
     ds = bd.builder_from_directory(dataset_of(tmp_path, features, examples)).as_dataset("train")
     with pytest.raises(
-        errors.FeatureError, match=r"^more/words: b'\\xff\\xfe' is not text.*00001-of-00002, byte \d+ \(record 3\)"
+        errors.FeatureError, match=r"^more\.words: b'\\xff\\xfe' is not text.*00001-of-00002, byte \d+ \(record 3\)"
     ):
         ds.to_arrow()
-    with pytest.raises(pl.exceptions.ComputeError, match=r"more/words: b'\\xff\\xfe' is not text: .*record 3"):
+    with pytest.raises(pl.exceptions.ComputeError, match=r"more\.words: b'\\xff\\xfe' is not text: .*record 3"):
         pl.DataFrame(ds)
     table = ds.to_arrow(binary=["more.words"])
     assert table.sort_by("id")["more"][13].as_py() == {"words": [b"a", b"\xff\xfe"]}
-    with pytest.raises(errors.BeamDatasetsError, match=r"'id' is not a feature of text or bytes; those are more/words"):
+    with pytest.raises(
+        errors.BeamDatasetsError, match=r"'id' is not a feature of text or bytes; those are more\.words"
+    ):
         ds.to_arrow(binary=["id"])
 
 

@@ -144,7 +144,7 @@ def test_bytes_that_are_no_text(published: Any) -> None:
     dataset = published.as_dataset("train", text="str")
     for read in (list, lambda d: d[0], lambda d: next(iter(d.padded_batch(2)))):
         with pytest.raises(
-            FeatureValueError, match=r"raw/bytes: expected text in UTF-8, got b'caf\\xe9'.*record"
+            FeatureValueError, match=r"raw\.bytes: expected text in UTF-8, got b'caf\\xe9'.*record"
         ) as error:
             read(dataset)
         assert "decoders={'raw': {'bytes': bd.decode.SkipDecoding()}}" in str(error.value)
