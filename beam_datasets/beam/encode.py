@@ -13,6 +13,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import storage
+from beam_datasets.beam.metrics import count_requests
 from beam_datasets.engines.failures import SourceError, tell_facts
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.engines.engine import Transport
-    from beam_datasets.publishing.shard_file import WrittenShard
 
 SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
@@ -454,23 +454,6 @@ def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[
     """
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
     return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
-
-
-def count_requests() -> storage.Requests:
-    """Returns the requests that this process has sent to storage since the last call, and adds them to the metrics."""
-    requests = storage.take_requests()
-    for name in ("reads", "bytes_read", "writes", "bytes_written"):
-        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(requests, name))
-    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * requests.core_seconds))
-    return requests
-
-
-def count_written(written: WrittenShard) -> WrittenShard:
-    """Adds a written file to the job's metrics, and returns it."""
-    for name, value in (("examples", written.num_examples), ("bytes", written.file_bytes)):
-        Metrics.counter("beam_datasets", f"{name}_written").inc(value)
-        Metrics.distribution("beam_datasets", f"shard_{name}").update(value)
-    return written
 
 
 def in_window(output: Any) -> Any:

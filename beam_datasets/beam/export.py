@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 
-from beam_datasets.beam.encode import count_written
+from beam_datasets.beam.metrics import count_written
 from beam_datasets.beam.tasks import RunTasks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.running import check_visible, run_pipeline

@@ -16,10 +16,11 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam.counting import max_bins
-from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
+from beam_datasets.beam.encode import HISTOGRAMS, histogram_output, with_histograms
+from beam_datasets.beam.metrics import count_requests, count_written, with_requests
 from beam_datasets.beam.publishing import publish_shards, reserve
 from beam_datasets.beam.tasks import RunTasks, SpreadTasks
-from beam_datasets.beam.write import counted, write_blocks
+from beam_datasets.beam.write import write_blocks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import Transport
 from beam_datasets.engines.running import run_publishing
@@ -289,7 +290,7 @@ def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination
         plan: plan of all shards.
         destination: the staging directory.
     """
-    return counted(count_written(copy_shard(plan, shard, destination)))
+    return with_requests(count_written(copy_shard(plan, shard, destination)))
 
 
 class _ReadBlocks(beam.DoFn):

@@ -52,7 +52,7 @@ def publish_shards(
         A PCollection of one element: the published directory.
     """
     if not publication.is_remote:
-        return start | "Publish" >> beam.Map(_publish, plan, shards, merges)
+        return start | "Publish" >> beam.Map(phases.publish, plan, shards, merges)
     decided = start | "Decide" >> beam.Map(_decide, plan, shards, merges)
     committed = (
         decided
@@ -60,11 +60,6 @@ def publish_shards(
         | "CommitShards" >> beam.FlatMap(_commit, publication)
     )
     return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
-
-
-def _publish(publication: Publication, plan: ContentPlan, shards: Shards, merges: Merges) -> str:
-    """Publishes the shards and returns the published directory; see `phases.publish`."""
-    return phases.publish(publication, plan, shards, merges)
 
 
 def _decide(publication: Publication, plan: ContentPlan, shards: Shards, merges: Merges) -> Decided:

@@ -8,8 +8,8 @@ from typing import Any
 import apache_beam as beam
 
 from beam_datasets import storage
-from beam_datasets.beam import encode
 from beam_datasets.beam.encode import in_window
+from beam_datasets.beam.metrics import count_requests
 from beam_datasets.engines.engine import Transport
 from beam_datasets.shuffle import plan as planning
 from beam_datasets.shuffle import routing
@@ -103,4 +103,4 @@ class _Merge(_Route):
     def finish_bundle(self) -> Iterator[Any]:
         """Also yields the storage requests of this process since the last count, tagged `_DONE`."""
         yield from super().finish_bundle()
-        yield in_window(beam.pvalue.TaggedOutput(_DONE, encode.count_requests()))
+        yield in_window(beam.pvalue.TaggedOutput(_DONE, count_requests()))

@@ -5,7 +5,6 @@ The stages only wire; what they do is implemented in `shuffle` and `publishing`,
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_datasets import storage
 from beam_datasets.beam import encode
 from beam_datasets.beam.counting import count_distinct, libraries_alone, max_bins, merge_counts
 from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodePairs, EncodeUnits, UnitReader
+from beam_datasets.beam.metrics import count_written, with_requests
 from beam_datasets.beam.publishing import publish_shards
 from beam_datasets.beam.routing import route_blocks
 from beam_datasets.beam.tasks import SpreadTasks
@@ -206,8 +205,8 @@ class _WriteGroup(beam.DoFn):
             if self._records:
                 self._records.save(element[0], plan, written)
             self._milliseconds.update(int(1000 * (time.monotonic() - began)))
-            encode.count_written(written)
-        yield (group.split, group.shard), counted(written)
+            count_written(written)
+        yield (group.split, group.shard), with_requests(written)
 
 
 def _join(
@@ -223,9 +222,4 @@ def _join(
         plan: the plan, which has the number of shards of each split.
     """
     (split, _), parts = element
-    return counted(groups.join_parts(parts, plan.split(split).num_shards, destination))
-
-
-def counted(shard: WrittenShard) -> WrittenShard:
-    """Returns the shard with the storage requests of this process since the last count added to its own."""
-    return dataclasses.replace(shard, requests=storage.sum_requests([shard.requests, encode.count_requests()]))
+    return with_requests(groups.join_parts(parts, plan.split(split).num_shards, destination))
