@@ -442,7 +442,11 @@ def default_config(name: str, data_dir: DataDir = None) -> str | None:
 
 
 def write_default_config(name: str, config: str, data_dir: DataDir = None) -> None:
-    """Records in a dataset's directory the config that the dataset's name means without one."""
+    """Writes the default config of a dataset: the one that its name means without a config.
+
+    It is the file `CONFIG_DIR`/`CONFIG_FILE` in the dataset's directory, {"default_config_name": config}, as TFDS
+    writes it. An existing file is replaced.
+    """
     folder = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR)
     storage.make_dirs(folder)
     content = json.dumps({"default_config_name": check_config_name(config)})

@@ -471,7 +471,7 @@ def _describe(error: Exception) -> str:
 
 
 def _is_lost_contact(error: BaseException) -> bool:
-    """Returns whether an engine may have accepted a job although submitting it failed."""
+    """Returns whether an error of submitting a job is of the connection, so that the engine may have accepted it."""
     if isinstance(error, grpc.RpcError):
         return isinstance(error, grpc.Call) and error.code() in _NO_CONTACT
     kinds: list[type[BaseException]] = [ConnectionError, TimeoutError]

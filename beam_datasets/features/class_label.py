@@ -86,7 +86,9 @@ class ClassLabel(Leaf):
         return [str(i) for i in range(self.num_classes or 0)] if self.label_names is None else list(self.label_names)
 
     def str2int(self, name: str) -> int:
-        """Returns the index of the class with a name.
+        """Returns the index of the class with a name, without spaces around it.
+
+        If the classes have no names, the name is the index in decimal, such as "1".
 
         Raises:
             ValueError: no class has this name.

@@ -84,7 +84,7 @@ class CopyPlan:
 
 
 def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> CopyPlan:
-    """Returns the plan to copy splits with unchanged records; the sizes of the splits are known.
+    """Returns the plan to copy splits with unchanged records, from their files and sizes; reads no record.
 
     Raises:
         BeamDatasetsError: a split has fewer examples than shards are asked for.

@@ -264,7 +264,9 @@ class Dataset(ReadPlan, Frameworks):
         return self._with(Batches(operation, size, drop), (step,))
 
     def _in_groups(self, size: int, fill: Any) -> Dataset:
-        """Returns the dataset in batches of `size`. The blocks of a `shard()` do not change, unlike with `batch()`.
+        """Returns the dataset in batches of `size`, without padding.
+
+        A preceding `shard()` keeps its default blocks; with `batch()` they would become the batches.
 
         Args:
             size: number of examples in a batch.

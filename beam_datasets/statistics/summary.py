@@ -171,9 +171,10 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
 
 
 def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[list[Any]], Column]:
-    """Returns the function from records to the column of a leaf, which counts values that do not decode.
+    """Returns the function from records to the column of a leaf; a value that does not decode is counted as damaged.
 
-    It raises a FeatureError if a record does not fit the feature: then it stores something else.
+    The function raises a FeatureError if a record does not have the stored form of the feature, such as text in place
+    of numbers.
     """
     tree: Any = select_stored(feature, {leaf.path})
 
