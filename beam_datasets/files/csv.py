@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
@@ -352,30 +352,10 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
     Raises:
         InputError: the rest of the file cannot be read.
     """
-    csv.field_size_limit(_FIELD_LIMIT)
-    quoting: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     with open_text_bytes(file.path) as stream:
-        # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
-        codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
         limited = LineLimited(stream, file.path)
-        decoded = io.TextIOWrapper(limited.buffered(), codec, errors="surrogateescape", newline="")
-        try:
-            first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
-        except UnicodeError as error:
-            raise InputError(f"{file.path}, line 1: {undecodable(error)}") from None
-        delimiter = dialect.delimiter_of(file)
-        text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
-        if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
-            delimiter = dialect.delimiter or delimiter_line[1]
-            text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
-        has_comments, is_utf8 = bool(dialect.comment), codec == "utf-8-sig"
-        reader = csv.reader(
-            text if has_comments else text.lines,
-            strict=True,
-            delimiter=delimiter,
-            escapechar=dialect.escapechar or None,
-            **quoting,
-        )
+        reader, text = _open_reader(limited, file, dialect)
+        has_comments, is_utf8 = bool(dialect.comment), dialect.encoding == "utf-8"
         num_lines, num_skipped = 0, text.num_skipped  # that were read; lines that are skipped are not among the first
         while True:
             problem, fields = "", []
@@ -399,6 +379,54 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
                     problem = _decoding_problem(",".join(fields), dialect.encoding)
                 stop = num_lines + 1 + num_skipped
                 yield start + previously_skipped, start + num_skipped, stop, fields, problem
+
+
+def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tuple[_Reader, _WithoutComments]:
+    """Returns a reader of the rows of a file, after the line that names the delimiter, and the lines that it reads.
+
+    Args:
+        limited: the bytes of the file.
+        file: the file.
+        dialect: format of the file.
+
+    Raises:
+        InputError: the first line cannot be decoded.
+    """
+    csv.field_size_limit(_FIELD_LIMIT)
+    quoting: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
+    # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
+    codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    decoded = io.TextIOWrapper(limited.buffered(), codec, errors="surrogateescape", newline="")
+    try:
+        first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
+    except UnicodeError as error:
+        raise InputError(f"{file.path}, line 1: {undecodable(error)}") from None
+    delimiter = dialect.delimiter_of(file)
+    text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
+    if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
+        delimiter = dialect.delimiter or delimiter_line[1]
+        text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
+    reader = csv.reader(
+        text if dialect.comment else text.lines,
+        strict=True,
+        delimiter=delimiter,
+        escapechar=dialect.escapechar or None,
+        **quoting,
+    )
+    return reader, text
+
+
+class _Reader(Protocol):
+    """What `csv.reader` returns.
+
+    Attributes:
+        line_num: number of lines that were read.
+    """
+
+    line_num: int
+
+    def __next__(self) -> list[str]:
+        """Returns the fields of the next row."""
 
 
 class _WithoutComments:
