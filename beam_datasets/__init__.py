@@ -7,13 +7,13 @@ The names are imported when they are first used, so that `import beam_datasets` 
 
 from __future__ import annotations
 
-import importlib
-from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
+from importlib.machinery import PathFinder as _PathFinder
 
 from beam_datasets._version import __version__ as __version__
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from beam_datasets import decode as decode
     from beam_datasets import errors as errors
     from beam_datasets import features as features
@@ -88,9 +88,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _HOME_OF:
-        if PathFinder.find_spec(f"{__name__}.{name}", __path__):
+        if _PathFinder.find_spec(f"{__name__}.{name}", __path__):
             # `from beam_datasets import storage` asks for it, and then imports the module.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}. Write `import {__name__}.{name}`")
         from beam_datasets.advice import instead_of
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
         hint = instead_of("bd", name) or did_you_mean(name, __all__).strip()
         message = f"module {__name__!r} has no attribute {name!r}. {hint}".strip()
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
-    home = importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
+    home = _importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
     value = getattr(home, name) if _HOME_OF[name] else home
     globals()[name] = value
     return value
@@ -107,3 +107,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME_OF})
+
+
+del annotations  # not a name of this package, although the import binds it

@@ -1,5 +1,6 @@
 """What `import beam_datasets` loads, seen in a fresh process."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -94,3 +95,15 @@ def test_errors_name_the_checkout_to_install_from(monkeypatch, tmp_path):
     package.mkdir(parents=True)
     (package.parent / "setup.py").touch()
     assert extras.install_command("image") == f"pip install -e '{package.parent}[image]'"
+
+
+@pytest.mark.parametrize(
+    "name", ["beam_datasets", "beam_datasets.features", "beam_datasets.beam", "beam_datasets.decode"]
+)
+def test_public_namespaces_have_no_names_of_others(name: str) -> None:
+    """Such as `Any` of typing, which an editor would propose as a feature."""
+    module = importlib.import_module(name)
+    for other in ("Any", "TYPE_CHECKING", "annotations", "importlib", "PathFinder", "instead_of"):
+        assert other not in dir(module)
+        with pytest.raises(AttributeError, match=f"has no attribute {other!r}"):
+            getattr(module, other)

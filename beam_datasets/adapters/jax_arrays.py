@@ -128,7 +128,7 @@ def _check_parts(dataset: Dataset) -> bool:
     if lengths is not None and lengths[0] != lengths[1]:
         raise ValueError(
             f"as_jax(device=...): expected parts of one length for all processes, got {lengths[0]} and {lengths[1]} "
-            "items. Give shard() even='drop' or even='pad'."
+            "examples. Give shard() even='drop' or even='pad'."
         )
     return lengths is not None
 

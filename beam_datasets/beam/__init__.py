@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 import beam_datasets.engines  # noqa: F401  imports Beam, and silences what it logs then
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from beam_datasets.beam.export import Export as Export
     from beam_datasets.beam.materialize import Materialize as Materialize
     from beam_datasets.beam.read import ReadDataset as ReadDataset
@@ -26,9 +26,12 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+del annotations  # not a name of this package, although the import binds it

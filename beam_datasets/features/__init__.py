@@ -1,6 +1,6 @@
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
-from beam_datasets.advice import instead_of
+from beam_datasets.advice import instead_of as _instead_of
 from beam_datasets.features.audio import Audio as Audio
 from beam_datasets.features.base import Documentation as Documentation
 from beam_datasets.features.base import FeatureConnector as FeatureConnector
@@ -32,8 +32,8 @@ from beam_datasets.features.tensor import Text as Text
 from beam_datasets.features.translation import Translation as Translation
 from beam_datasets.features.translation import TranslationVariableLanguages as TranslationVariableLanguages
 
-if not TYPE_CHECKING:  # so that a type checker reports missing names
+if not _typing.TYPE_CHECKING:  # so that a type checker reports missing names
 
-    def __getattr__(name: str) -> Any:
-        sentence = instead_of("features", name)
+    def __getattr__(name: str) -> _typing.Any:
+        sentence = _instead_of("features", name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {sentence}".strip(), name=name, obj=None)

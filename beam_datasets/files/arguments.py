@@ -21,6 +21,7 @@ class FilesArguments(TypedDict, total=False):
     version: str
     skip_bad: bool
     description: str
+    config: object
 
 
 class RowsArguments(FilesArguments, total=False):

@@ -419,6 +419,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         skip_bad: leave out bad rows or files, count them and log them; by default the first one ends the run with an
             error.
         description: description of the dataset.
+        config: always None; `DatasetBuilder` has configs.
     """
 
     _key: str | None = None
@@ -431,7 +432,13 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         version: str = "1.0.0",
         skip_bad: bool = False,
         description: str = "",
+        config: object = None,
     ) -> None:
+        if config is not None:
+            raise ValueError(
+                f"config: expected none, because builders of files have no configs, got {config!r:.60}. Give the "
+                "dataset another name, with name= or --name"
+            )
         self.name = check_dataset_name(name or type(self).name)
         if (read_as := camel_to_snake(self.name)) != self.name:
             raise ValueError(

@@ -30,6 +30,7 @@ from beam_datasets.reading.index.transforms import (
     MAX_ENDLESS,
     Batches,
     Even,
+    Operation,
     Repeat,
     Shared,
     Shuffle,
@@ -164,7 +165,7 @@ class Dataset(ReadPlan, Frameworks):
     @names_foreign_arguments("skip")
     def skip(self, count: int) -> Dataset:
         """Returns the dataset without its first `count` examples (or batches), in read order."""
-        return self._with(Slice(self._operation, count_of(count, "skip"), self._operation.length))
+        return self._with(Slice(self._operation, count_of(count, "skip"), ENDLESS))
 
     @names_foreign_arguments("take")
     def take(self, count: int) -> Dataset:
@@ -291,21 +292,25 @@ class Dataset(ReadPlan, Frameworks):
     def _lengths_of_parts(self) -> tuple[int, int] | None:
         """Returns the lengths of the longest and the shortest part of `shard()`; None if it was not called.
 
-        They are numbers of examples, or of batches that `drop_remainder` keeps. Parts of an endless dataset have one
-        length.
+        They are numbers of examples, also of batches; without those that `drop_remainder`, `skip` and `take` leave out
+        after `shard()`. Parts of an endless dataset have one length.
         """
-        operation = self._operation
+        operation: Operation = self._operation
+        later_operations: list[Operation] = []
         while not isinstance(operation, Shared):
             if len(operation.children) != 1:  # the records, or a mixture, whose sources may have been divided
                 return None
+            later_operations.append(operation)
             operation = operation.child
-        shortest = replace(operation.share, worker_index=operation.share.worker_count - 1)
-        counts = replace(shortest, worker_index=0).count(operation.num_shared), shortest.count(operation.num_shared)
         if self._operation.length == ENDLESS:
             return ENDLESS, ENDLESS
-        if isinstance(self._operation, Batches) and self._operation.drop_remainder:
-            return counts[0] // self._operation.size, counts[1] // self._operation.size
-        return counts
+        shortest = replace(operation.share, worker_index=operation.share.worker_count - 1)
+        longest = replace(shortest, worker_index=0)
+        later_operations.reverse()
+        return (
+            _length_after(later_operations, longest.count(operation.num_shared)),
+            _length_after(later_operations, shortest.count(operation.num_shared)),
+        )
 
     @names_foreign_arguments("batch")
     def padded_batch(
@@ -633,3 +638,21 @@ class Dataset(ReadPlan, Frameworks):
         if isinstance(stream, Repeat) and epoch * stream.child.length >= MAX_ENDLESS:
             raise ValueError(f"epoch must be at most {MAX_ENDLESS // stream.child.length}, got {epoch}.")
         return epoch
+
+
+def _length_after(operations: Iterable[Operation], length: int) -> int:
+    """Returns the number of examples that operations keep of a part; of one epoch, if it is repeated.
+
+    Args:
+        operations: the operations, in the order in which they are applied.
+        length: number of items of the part before them, each counted as one example.
+    """
+    size = 1  # examples of an item
+    for operation in operations:
+        if isinstance(operation, Batches):
+            size *= operation.size
+            length = length // size * size if operation.drop_remainder else length
+        elif isinstance(operation, Slice):
+            start, stop = operation.requested
+            length = min(length, stop * size) - min(length, start * size)
+    return length

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.arguments import indices_of
 from beam_datasets.reading.index.permutations import file_order
+from beam_datasets.reading.index.transforms import ENDLESS
 
 LENGTHS = [7, 0, 12, 5, 9]
 
@@ -179,3 +180,27 @@ def test_a_sort_function_may_give_no_file_twice(builder: Any) -> None:
     config = bd.ReadConfig(interleave_sort_fn=lambda files: [*files, files[0]])
     with pytest.raises(ValueError, match=r"returned a file instruction twice. Read it again by repeat\(\)"):
         dataset(builder, read_config=config)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+@pytest.mark.parametrize("drop", [False, True])
+def test_lengths_of_parts(builder: Any, count: int, drop: bool) -> None:
+    """The longest and the shortest part have so many examples, whatever follows `shard()`."""
+    chains = [
+        lambda part: part,
+        lambda part: part.batch(2, drop_remainder=drop),
+        lambda part: part.batch(2, drop_remainder=drop).take(2),
+        lambda part: part.batch(2, drop_remainder=drop).skip(1).take(1),
+        lambda part: part.take(4).batch(3, drop_remainder=drop),
+        lambda part: part.skip(3).batch(2, drop_remainder=drop).batch(2, drop_remainder=drop),
+        lambda part: part.shuffle(seed=1).skip(9),
+    ]
+    read = dataset(builder)
+    for chain in chains:
+        parts = [chain(read.shard(index, count)) for index in range(count)]
+        lengths = [int(sum(np.size(item) for item in part)) for part in parts]
+        assert {part._lengths_of_parts() for part in parts} == {(max(lengths), min(lengths))}
+    assert read.take(5)._lengths_of_parts() is None
+    assert read.shard(0, count).batch(2, drop_remainder=True).repeat()._lengths_of_parts()[0] == ENDLESS
+    taken = read.shard(0, 2).batch(8, drop_remainder=True).take(2)  # of 17 and 16 examples
+    assert taken._lengths_of_parts() == (16, 16)

@@ -122,6 +122,7 @@ class Slice(Rearranged):
 
     def __init__(self, child: Operation, start: int, stop: int) -> None:
         """Takes the positions [start, stop) of the child, clipped to its length."""
+        self.requested = start, stop
         self._start = min(start, child.length)
         self._stop = max(self._start, min(stop, child.length))
         endless = self._stop == ENDLESS
