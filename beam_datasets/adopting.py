@@ -29,6 +29,7 @@ from beam_datasets.errors import (
 from beam_datasets.features.base import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
+from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.intake.streams import codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
@@ -242,13 +243,17 @@ def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]
     """Yields the checked chunks of a file.
 
     Raises:
-        InputError: the file is compressed.
+        InputError: the file is compressed, or of another format that is known.
         CorruptRecordError: a record is damaged; the error proposes no repair, because the file was never published.
     """
     try:
         yield from tfrecord.scan_file(reader, path)
     except CorruptRecordError as error:
-        codec = codec_of_content(bytes(reader.read(0, min(16, reader.size)))) if error.offset == 0 else None
+        head = bytes(reader.read(0, min(HEAD_BYTES, reader.size))) if error.offset == 0 else b""
+        is_other = bool(head) and bool(tfrecord.find_signature_problem(head))
+        if is_other and (other := other_content(head) or text_format(head)):
+            raise InputError(expected="a TFRecord file", got=f"{other}.", path=path) from error
+        codec = codec_of_content(head)
         if codec is not None:
             raise InputError(f"{path} is compressed by {codec.name}; a dataset's shards are not. Unpack it.") from error
         # it is no dataset yet, which could be repaired

@@ -316,6 +316,20 @@ def test_compressed(bare: Path, refused: Any) -> None:
     assert "part-00001 is compressed by gzip" in str(refused(InputError))
 
 
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        (b"id,text\n1,x\n2,y\n", "CSV. Build it as such: `beam-datasets build csv`."),
+        (b'{"id": 1}\n', "JSON. Build it as such: `beam-datasets build jsonl`."),
+        (b"PAR1\x15\x04" + bytes(90), "a Parquet file. Build it as one: `beam-datasets build parquet`."),
+        (b"RIFF\x24\0\0\0WAVEfmt " + bytes(60), "a sound (WAV). Build sounds by their folders: "),
+    ],
+)
+def test_files_of_other_formats(bare: Path, refused: Any, content: bytes, problem: str) -> None:
+    (bare / "part-00001").write_bytes(content)
+    assert f"part-00001: expected a TFRecord file, got {problem}" in str(refused(InputError))
+
+
 def test_directory_that_nobody_may_write_to(bare: Path, refused: Any, monkeypatch: Any) -> None:
     def create_bytes(path: str, data: bytes) -> None:
         raise StorageError(f"{path}: no space left")
