@@ -63,6 +63,7 @@ class Divided:
         start: State | None = None,
         process: int | None = None,
         detected_ranks: Ranks | None = None,
+        unpickled_in: int | None = None,
         fit_loop: FitLoop | None = None,
         skips_end: bool = False,
         is_probe: bool = False,
@@ -78,7 +79,8 @@ class Divided:
             shared: the integers that count passes; see `Passes`. None for new ones of this process alone.
             start: a state as for `load_state_dict`.
             process: the id of the process that shares the integers with its workers; None for this process.
-            detected_ranks: the ranks that the parent of this DataLoader worker detected.
+            detected_ranks: the ranks that the parent of this DataLoader worker detected; None if there are none.
+            unpickled_in: the id of the process that has unpickled the dataset; None if it was not pickled.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
             skips_end: whether a pass of a stream that starts at the end of an epoch is that of the next one.
             is_probe: whether the first pass of this DataLoader worker does not count, as its parent only looks at it.
@@ -90,6 +92,7 @@ class Divided:
         self._dataset = dataset
         self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
         self._parent_ranks = detected_ranks
+        self._process_of_unpickling = unpickled_in
         self._parent_fit_loop = fit_loop
         self._skips_end = skips_end
         self._is_probe = is_probe
@@ -125,7 +128,7 @@ class Divided:
             "process": self._passes.process,
             "start": self._start,
         }
-        return torch_workers.build_iterable, (self._our_class(), self._dataset, options)
+        return torch_workers.unpickle_iterable, (self._our_class(), self._dataset, options)
 
     def _our_class(self) -> type[Divided]:
         """Returns `Divided`: pickle cannot find the class of this object, which is created at run time from it."""
@@ -183,10 +186,9 @@ class Divided:
         Raises:
             ValueError: `shard()` has divided the dataset already.
         """
-        ranks = self._given_ranks or detect_ranks()
-        if ranks is None and torch_workers.get_worker()[2] is not None:  # a spawned worker cannot detect them itself
-            ranks = self._parent_ranks
-        ranks = ranks or SINGLE_RANK
+        is_spawned_worker = self._process_of_unpickling == os.getpid() and torch_workers.get_worker()[2] is not None
+        # A spawned worker has the environment of a launcher, but does not see whether a framework divides the items.
+        ranks = self._given_ranks or (self._parent_ranks if is_spawned_worker else detect_ranks()) or SINGLE_RANK
         base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
         if (
             self._given_ranks is None

@@ -6,6 +6,7 @@ Importing this module does not need PyTorch.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Hashable, Mapping
 from types import FrameType
@@ -84,3 +85,8 @@ def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str,
     """
     options["shared"].share_memory_()  # a copy that pickle made does not share its memory
     return _subclass_torch_class(cast("Hashable", our_class), "IterableDataset")(dataset, **options)
+
+
+def unpickle_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Any:
+    """Returns the object of `build_iterable` that knows in which process it was unpickled, for `Divided.ranks`."""
+    return build_iterable(our_class, dataset, {**options, "unpickled_in": os.getpid()})

@@ -52,7 +52,7 @@ def accelerated(rank: int, folder: str, num_workers: int, way: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}
     is_stateful, is_split, batch_size = "stateful" in way, "split" in way, 8 if "split" in way else 4
     config = DataLoaderConfiguration(
-        dispatch_batches={"shard": False, "default": None}.get(way, True),
+        dispatch_batches={"shard": False, "shard, spawned": False, "default": None}.get(way, True),
         even_batches=False,
         use_stateful_dataloader=is_stateful,
         split_batches=is_split,
@@ -62,7 +62,9 @@ def accelerated(rank: int, folder: str, num_workers: int, way: str) -> None:
     def loader() -> Any:
         if way == "batches":
             return accelerator.prepare(DataLoader(made(batch_size=4), batch_size=None, num_workers=num_workers))
-        return accelerator.prepare(DataLoader(made(), batch_size=batch_size, num_workers=num_workers))
+        context = "spawn" if "spawned" in way else None
+        options = {"batch_size": batch_size, "num_workers": num_workers, "multiprocessing_context": context}
+        return accelerator.prepare(DataLoader(made(), **options))
 
     batches = loader()
     if not is_stateful:
