@@ -236,7 +236,7 @@ def run_job(job: Job, options: EngineOptions, progress: Callable[[Progress], Non
         BeamDatasetsError: any other reason why nothing was published.
     """
     if not options.asks_for_beam:
-        from beam_datasets.materializing.plan import run_in_process
+        from beam_datasets.materializing.run import run_in_process
 
         return run_in_process(job, options, progress)
     with needs(_NEEDED_BY, "beam"):

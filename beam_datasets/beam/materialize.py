@@ -25,9 +25,11 @@ from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import Transport
 from beam_datasets.engines.running import run_publishing
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
-from beam_datasets.materializing.plan import Job, announce_job, check_unchanged, plan_job, with_counts
+from beam_datasets.materializing.plan import Job, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
+from beam_datasets.materializing.run import announce_job
 from beam_datasets.materializing.selection import NameOrDir
+from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing.progress import Progress
@@ -161,7 +163,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
 
 def _announce(job: Job, engine: engines.Engine, options: EngineOptions) -> Publication:
-    """Returns the publication, after checking it; see `materializing.plan.announce_job`."""
+    """Returns the publication, after checking it; see `materializing.run.announce_job`."""
     engines.refuse_template(engine)
     publication = announce_job(job, engine, options)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}

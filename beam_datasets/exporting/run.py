@@ -41,8 +41,10 @@ from beam_datasets.features.schema import Struct, schema_of
 from beam_datasets.features.stored_files import damage_finder
 from beam_datasets.features.trees import record_name
 from beam_datasets.materializing.copying import SplitCopy, plan_copy
-from beam_datasets.materializing.plan import check_source, check_unchanged, plan_job, record_names, target_dir
+from beam_datasets.materializing.kept_features import record_names
+from beam_datasets.materializing.plan import check_source, plan_job, target_dir
 from beam_datasets.materializing.selection import NameOrDir
+from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.shards import FileInstruction

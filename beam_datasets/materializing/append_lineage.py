@@ -9,8 +9,8 @@ from functools import reduce
 from typing import Any
 
 from beam_datasets.materializing.merging import Counts
-from beam_datasets.materializing.plan import described
 from beam_datasets.materializing.selection import Built, SelectedSplit
+from beam_datasets.materializing.source_versions import described
 from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.metadata.lineage import Ascent, Lineage, SplitLineage
 from beam_datasets.publishing import staged_inputs

@@ -13,8 +13,8 @@ from beam_datasets.execute.tasks import num_threads, run_tasks
 from beam_datasets.materializing.append_options import NEXT, AppendOptions
 from beam_datasets.materializing.append_plan import AppendPlan, plan_append
 from beam_datasets.materializing.append_sources import build_sources
-from beam_datasets.materializing.plan import check_unchanged
 from beam_datasets.materializing.selection import NameOrDir
+from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.version import VersionOrStr
 from beam_datasets.publishing import phases, run_report, staged_inputs

@@ -14,7 +14,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import integer
 from beam_datasets.catalog import DataDir, Options
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
-from beam_datasets.materializing.plan import described
+from beam_datasets.materializing.source_versions import described
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.names import DatasetName

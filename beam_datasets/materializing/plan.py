@@ -1,43 +1,21 @@
-"""Planning of a materialized dataset: checks the whole request by metadata alone; and running it without Beam."""
+"""Planning of a materialized dataset: checks the whole request by metadata alone; see `run`."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import shown
-from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
-from beam_datasets.execute.in_process import BLOCK_SIZE, write_blocks
-from beam_datasets.execute.tasks import num_threads, run_tasks
-from beam_datasets.features import UnknownFeature
-from beam_datasets.features.decode import select
-from beam_datasets.features.trees import (
-    find_difference,
-    iter_nested_features,
-    join_steps,
-    record_name,
-    steps_by_name,
-    strip_sequences,
-)
-from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_copy, plan_prepared
-from beam_datasets.materializing.records import (
-    RANGE_BYTES,
-    Filter,
-    Opener,
-    RecordRange,
-    RecordRanges,
-    Transform,
-    blocks,
-    prepare,
-    salt_of,
-)
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
+from beam_datasets.materializing.copying import CopyPlan, plan_copy
+from beam_datasets.materializing.filters import Filter
+from beam_datasets.materializing.kept_features import check_alike, kept_features, names_of, record_names
+from beam_datasets.materializing.records import RANGE_BYTES, Opener, RecordRange, RecordRanges, Transform, salt_of
 from beam_datasets.materializing.selection import (
     NameOrDir,
     Repeats,
@@ -48,21 +26,17 @@ from beam_datasets.materializing.selection import (
     named_splits,
     select_splits,
 )
+from beam_datasets.materializing.source_versions import described
 from beam_datasets.materializing.where import Where
-from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
-from beam_datasets.metadata.lineage import Ascent, Lineage, SourceDataset, SplitLineage
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.lineage import Ascent, Lineage, SplitLineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.supervised_keys import names_in
 from beam_datasets.metadata.version import Version
-from beam_datasets.options import EngineOptions, ShardingOptions
-from beam_datasets.publishing import phases
-from beam_datasets.publishing.progress import Progress, watch
-from beam_datasets.publishing.publication import Publication, announce
-from beam_datasets.publishing.shard_file import Destination, WrittenShard
-from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
-from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
-from beam_datasets.shuffle.plan import Plan, choose_shards
+from beam_datasets.options import ShardingOptions
+from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.shuffle.plan import choose_shards
 
 MANY_RANGES = 1 << 14
 
@@ -235,9 +209,9 @@ def plan_job(
     selected = select_splits(named_splits(split, first), opened_sources)
     sharding.check_splits([one.name for one in selected])
     builders = opened_sources.opened
-    feature_names = None if features is None else _names_of(features, builders[0].info.features)
+    feature_names = None if features is None else names_of(features, builders[0].info.features)
     trees = [kept_features(builder, feature_names) for builder in builders]
-    _check_alike(builders, trees)
+    check_alike(builders, trees)
     filter_function = None if filter is None else Filter.of(filter)
     condition, transform = None, None
     if where is not None:
@@ -284,85 +258,6 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
             "of a source are called source_storage_options"
         )
     return target
-
-
-# ----------------------------------------------------------------------------------------------------------- features
-
-
-def _names_of(features: Collection[str], tree: Any) -> list[str]:
-    """Returns the record names of features, sorted and each once: ['objects/label'] for 'objects.label'.
-
-    Args:
-        features: names of features, nested ones as `objects.label`; or one name.
-        tree: the features of the dataset.
-    """
-    return sorted({record_name(name, tree) for name in ([features] if isinstance(features, str) else features)})
-
-
-def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Any:
-    """Returns the `FeaturesDict` of the features of a dataset that are kept.
-
-    Args:
-        builder: the dataset.
-        names: features to keep, nested ones as `objects.label`; a name keeps all features below it. None keeps all.
-
-    Raises:
-        BeamDatasetsError: the dataset has no such feature; the message suggests one.
-    """
-    tree, dataset = builder.info.features, builder.info.display_name
-    if names is None:
-        return tree
-    if not names:
-        raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
-    steps_of = steps_by_name(tree)
-    spec: dict[str, Any] = {}
-    for name in names:
-        if name not in steps_of:
-            names_text = ", ".join(join_steps(steps) for _, steps, _ in iter_nested_features(tree)) or "none"
-            raise BeamDatasetsError(
-                f"{dataset} has no feature {name!r}; it has {names_text}.{did_you_mean(name, steps_of)}"
-            )
-        *parents, last = steps_of[name]
-        nested: Any = spec
-        for step in parents:
-            nested = nested if nested is True else nested.setdefault(step, {})
-        if nested is not True:
-            nested[last] = True
-    return select(tree, spec)
-
-
-def record_names(tree: Any) -> frozenset[bytes]:
-    """Returns the names of the lists in which a record stores the features, such as {b'image', b'objects/label'}.
-
-    Args:
-        tree: the features.
-
-    Raises:
-        BeamDatasetsError: the class of a feature is unknown, so its lists are, too.
-    """
-    for name, _, feature in iter_nested_features(tree):
-        inner = strip_sequences(feature)
-        if isinstance(inner, UnknownFeature):
-            raise BeamDatasetsError(
-                f"feature {name!r}, {inner!r}, cannot be copied without others, because its class alone knows what of "
-                "a record it is. Leave it out, or copy the dataset with all its features."
-            )
-    return frozenset(name.encode() for name in tree.wire_names(""))
-
-
-def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:
-    """Checks that all datasets have the features of the first one.
-
-    Raises:
-        BeamDatasetsError: the features of one differ.
-    """
-    (first, tree), *remaining = zip(builders, trees)
-    for builder, other in remaining:
-        if problem := find_difference(tree, other):
-            raise BeamDatasetsError(
-                f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
-                "All sources need the same features; --features chooses those that all have."
-            )
 
 
 # -------------------------------------------------------------------------------------------------------- description
@@ -443,32 +338,6 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
             raise BeamDatasetsError(f"{words}: {inner} is in {outer}. Give another data_dir.")
 
 
-def described(builder: ReadOnlyBuilder) -> SourceDataset:
-    """Returns the description of a source for a manifest, without its directory, so that it is equal for copies."""
-    name, manifest = (builder.name, builder.config_name, str(builder.version)), builder.manifest
-    if manifest is not None:
-        return SourceDataset(*name, manifest.digest, "manifest", manifest.source)
-    digest = hashlib.sha256()
-    for file in (INFO_FILE, catalog.FEATURES_FILE, *sorted(builder.info.features.label_files())):
-        digest.update(storage.read_bytes(storage.join(builder.dataset_dir, file)))
-    return SourceDataset(*name, digest.hexdigest(), "metadata")
-
-
-def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
-    """Checks that the directories of sources still hold what a lineage records, in its order.
-
-    Raises:
-        BeamDatasetsError: one was built again in the meantime, so that what was read of it may be of either.
-    """
-    for directory, planned_source in zip(sources, lineage.datasets, strict=True):
-        digest = described(builder_from_directory(directory)).digest
-        if digest != planned_source.digest:
-            raise BeamDatasetsError(
-                f"{directory}: expected {planned_source.full_name} with the digest {planned_source.digest}, got "
-                f"{digest}: it was built again while it was read. Nothing was published; run it again."
-            )
-
-
 def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
     """Returns the lineage of a split; if it is shuffled, the key rules of all its runs apply from the start."""
     lineage = split.lineage()
@@ -476,107 +345,3 @@ def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
         return lineage
     rules = [rule.reshuffled(salt_of(reshuffle, number)) for number, run in enumerate(split.runs) for rule in run.rules]
     return replace(lineage, keys=(Ascent(0, tuple(dict.fromkeys(rules))),))
-
-
-# -------------------------------------------------------------------------------------------------------------- running
-
-# Shards are copied by several threads. One thread
-# applies a filter or a selection of features, and makes the blocks of a new order.
-
-_BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
-
-
-def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publication:
-    """Returns the publication, with the directory of intermediate files, after checking it.
-
-    Args:
-        job: the planned job.
-        workers: the processes that write it.
-        options: options, of which `payload` and `spill_dir` have a meaning here.
-
-    Raises:
-        AlreadyPublishedError: the version is published already.
-        BeamDatasetsError: a split has fewer examples than shards are asked for.
-        ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.
-    """
-    for split in job.splits:
-        job.num_shards(split)  # raises an error if that is impossible
-    publication = announce(
-        job.info,
-        job.info.data_dir,
-        sharding=job.sharding,
-        runner=workers.name,
-        builder=_BUILDER,
-        source=job.lineage.to_json(),
-        notes=job.notes,
-    )
-    copies = job.reshuffle is None  # then nothing travels, but prepared ranges need a place
-    payload = "spilled" if copies else options.payload
-    spilled = choose_spill_dir(workers, publication.staging_dir, payload=payload, spill_dir=options.spill_dir)
-    return replace(publication, spill_dir=None if copies and job.plan else spilled)
-
-
-def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
-    """Materializes a dataset in this process and returns its directory.
-
-    Args:
-        job: the planned job.
-        options: options, of which `payload`, `spill_dir` and `block_size` have a meaning here.
-        progress: called about twice a second with what was done so far.
-
-    Raises:
-        AlreadyPublishedError: the version is published already.
-        BeamDatasetsError: any other reason why nothing was published.
-        ValueError: an option is unusable.
-    """
-    block_size = options.block_size or BLOCK_SIZE
-    publication = announce_job(job, Workers(), options)
-    watching = watch(publication.staging_dir, publication.spill_dir, progress)
-    with phases.staging(publication), watching:
-        publication = replace(publication, inputs_of=job.inputs_of)
-        result: tuple[Publication, Any, list[WrittenShard]]
-        result = (
-            _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
-        )
-        check_unchanged(job.sources, job.lineage)
-        phases.publish(*result)
-    return publication.target
-
-
-def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, list[WrittenShard]]:
-    """Copies all shards; returns (publication with its complete lineage, plan, written shards)."""
-    if job.plan is None:
-        spill_dir = publication.spill_dir or ""
-        prepared = run_tasks(job.ranges, lambda record_range: prepare(record_range, job.transform, spill_dir))
-        plan = plan_prepared(job.ranges, prepared, job.sharding)
-        publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
-    else:
-        plan = job.plan
-    destination = Destination(publication.staging_dir, publication.info.name)
-    shards = run_tasks(plan.shards(), lambda shard: copy_shard(plan, shard, destination), threads=num_threads())
-    return publication, plan, shards
-
-
-def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
-    """Writes all shards in a new order; returns (plan, written shards).
-
-    Args:
-        job: the planned job, with `reshuffle`.
-        publication: the announced publication.
-        block_size: size in bytes of the blocks in which records are sorted.
-    """
-    spill_dir, salt = publication.spill_dir, job.reshuffle or ""
-    keyless = [split.name for split in job.splits if not split.keyed]
-    read = (
-        blocks(record_range, job.transform, salt, block_size=block_size, spill_dir=spill_dir)
-        for record_range in job.ranges
-    )
-    return write_blocks(
-        chain.from_iterable(read),
-        [split.name for split in job.splits],
-        job.sharding,
-        Destination(
-            publication.staging_dir, publication.info.name, keyless=keyless, features=publication.info.features
-        ),
-        spill_dir,
-    )

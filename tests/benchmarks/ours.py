@@ -138,7 +138,7 @@ def _materialize(job: Job, *, split: str, parts: int) -> Callable[[], int]:
     source, target = _directory(job), Path(job.directory, "copies")
     shutil.rmtree(target, ignore_errors=True)
     expected = job.count // parts
-    import_module("beam_datasets.materializing.plan")  # as materialize() does, which is not part of the work
+    import_module("beam_datasets.materializing.run")  # as materialize() does, which is not part of the work
 
     def run() -> int:
         made = beam_datasets.materialize(source, split={"train": split}, data_dir=target, num_shards=job.num_shards)

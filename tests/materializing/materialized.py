@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from beam_datasets.materializing import records
-from beam_datasets.materializing.plan import plan_job, run_in_process
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.run import run_in_process
 from beam_datasets.options import EngineOptions
 from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.shuffle import plan

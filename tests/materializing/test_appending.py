@@ -29,7 +29,8 @@ from beam_datasets.materializing import merging, records, selection
 from beam_datasets.materializing.append_options import ON_DUPLICATE, AppendOptions
 from beam_datasets.materializing.append_plan import plan_append
 from beam_datasets.materializing.appending import run_append
-from beam_datasets.materializing.plan import plan_job, run_in_process
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.run import run_in_process
 from beam_datasets.options import EngineOptions
 from beam_datasets.shuffle import merge
 from tests.cases import cases

@@ -21,8 +21,8 @@ from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.materializing import database
+from beam_datasets.materializing.filters import Filter
 from beam_datasets.materializing.plan import plan_job
-from beam_datasets.materializing.records import Filter
 from beam_datasets.materializing.where import Where
 
 TREE = F.FeaturesDict(

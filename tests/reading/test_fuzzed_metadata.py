@@ -15,7 +15,8 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.materializing.plan import plan_job, run_in_process
+from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.run import run_in_process
 from beam_datasets.options import EngineOptions
 from tests.cases import repeated
 
