@@ -14,7 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
-from beam_datasets.beam import Export, Materialize, WriteDataset, write
+from beam_datasets.beam import Export, Materialize, WriteDataset, publishing
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
@@ -104,8 +104,8 @@ def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, mon
     )
     with pytest.raises(StorageError, match="does not see it"):
         engines._check_launcher(None, publication)
-    monkeypatch.setattr(write.phases, "reserve", None)  # is not called
-    write._reserve(None, SimpleNamespace(is_published=True))
+    monkeypatch.setattr(publishing.phases, "reserve", None)  # is not called
+    publishing._reserve(None, SimpleNamespace(is_published=True))
 
 
 def announced(data_dir: Path) -> Publication:

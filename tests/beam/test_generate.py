@@ -12,7 +12,7 @@ import pytest
 
 from beam_datasets import features as F
 from beam_datasets import storage
-from beam_datasets.beam import generate, write
+from beam_datasets.beam import generate, routing
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.engines import engine
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
@@ -133,13 +133,13 @@ def test_the_report_counts_processes_that_encode_only(tmp_path, options):
 
 
 def test_the_report_counts_processes_that_merge_only(tmp_path, monkeypatch):
-    finish = write._Merge.finish_bundle
+    finish = routing._Merge.finish_bundle
 
     def finish_and_end(self):
         yield from finish(self)
         storage.take_requests()  # as of a process that ends: what it has not reported by now is lost
 
-    monkeypatch.setattr(write._Merge, "finish_bundle", finish_and_end)
+    monkeypatch.setattr(routing._Merge, "finish_bundle", finish_and_end)
     monkeypatch.setattr(engine, "ONE_MACHINE", MergeLimits(fan_in=2, few_reads=0, max_levels=1))
     builder = Made([(n, {"t": "x" * 1000}) for n in range(2000)], True, {"t": F.Text()}, data_dir=tmp_path)
     directory = Path(builder.build(num_workers=1, num_shards=4, block_size=50_000))
