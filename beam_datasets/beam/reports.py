@@ -83,11 +83,16 @@ class VerifyDataset(beam.PTransform):
         return (
             begin
             | "Start" >> beam.Create([list(self._expected.filenames)], reshuffle=False)
-            | "Shards" >> SpreadTasks(enumerate, task_type=tuple[int, str])
+            | "Shards" >> SpreadTasks(_number_shards, task_type=tuple[int, str])
             | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
             | "Collect" >> beam.combiners.ToList()
             | "Conclude" >> beam.Map(_conclude, self._expected)
         )
+
+
+def _number_shards(filenames: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yields (number, name) of each shard."""
+    yield from enumerate(filenames)
 
 
 class _ReadShards(beam.DoFn):
