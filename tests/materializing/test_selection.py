@@ -216,8 +216,11 @@ def with_tree(directory, tree):
         ({"label": F.ClassLabel(names=["cat", "cow"])}, "'label' has other class names: 'cat', 'dog' in the first"),
         ({"label": F.ClassLabel(num_classes=2)}, "'label' has other class names: 'cat', 'dog' in the first, none"),
         ({"label": F.ClassLabel(names=["cat"])}, "feature 'label' "),
-        ({"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float32})}}, "feature 'deep/b/y', .* is in the first only"),
-        ({"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float64, "y": TREE["deep"]["b"]["y"]})}}, "'deep/b/x' is"),
+        ({"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float32})}}, "feature 'deep.b.y', .* is in the first only"),
+        (
+            {"deep": {"a": F.Text(), "b": F.Sequence({"x": np.float64, "y": TREE["deep"]["b"]["y"]})}},
+            r"'deep\.b\.x' is",
+        ),
         ({"fixed": F.Sequence(np.int64)}, "feature 'fixed' has length=3 in the first, length=None"),
         ({"fixed": np.int64}, "feature 'fixed' is"),
     ],
