@@ -184,6 +184,12 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
     assert 0 <= len(CONTENT) // 2 - int(second[len("bytes=") : -1]) < 1 << 16
 
 
+def test_settings_with_directories_as_text(server: Server, tmp_path: Path) -> None:
+    settings: Any = {"download_dir": str(tmp_path / "downloads"), "manual_dir": str(tmp_path / "by hand")}
+    path = DownloadManager(DownloadSettings(**settings)).download(f"{server.url}/a.bin")
+    assert path.read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize(
     "faults, checksum, said",
     [

@@ -77,6 +77,13 @@ class DownloadSettings:
     verify_ssl: bool = True
     max_at_once: int = MAX_AT_ONCE
 
+    def __post_init__(self) -> None:
+        """Converts paths that are given as text."""
+        for name in ("download_dir", "manual_dir", "register_to"):
+            path = getattr(self, name)
+            if path is not None:
+                object.__setattr__(self, name, Path(path).expanduser())
+
     def manager(self) -> DownloadManager:
         """Returns a manager that works so."""
         return DownloadManager(self)
