@@ -1,4 +1,4 @@
-"""What workers count: requests to storage, and what is written; as metrics of Beam, and for run.json.
+"""Counts of workers: requests to storage, and bytes and records written; as metrics of Beam, and for run.json.
 
 Beam's metrics are shown by engines. A runner need not have them, so run.json has what travels with the results.
 """

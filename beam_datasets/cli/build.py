@@ -440,7 +440,7 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
         counters: {'namespace/name': integer or frozenset of strings}; those of `files/` are printed as by `report`.
     """
     if any(name.startswith("files/") for name in counters):
-        from beam_datasets.files.builder import report
+        from beam_datasets.files.bad_rows import report
 
         for text in report(counters):
             say(text)

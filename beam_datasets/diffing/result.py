@@ -242,7 +242,7 @@ class Verdict:
     def __str__(self) -> str:
         """Returns a sentence with the needed level of the version number, and whether the given number has it."""
         if self.given is None:
-            return f"Needed: {self.needed}; these are different datasets, whose numbers promise nothing of each other."
+            return f"Needed: {self.needed}. These are different datasets, so their version numbers cannot be compared."
         numbers = f"{self.old} -> {self.new}"
         bump_text = "the same number" if self.given == "NONE" else f"{numbers} is a {self.given} version"
         if not self.kept:

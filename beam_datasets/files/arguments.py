@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from beam_datasets.files.builder import SplitBy
+    from beam_datasets.files.split_assignment import SplitBy
 
 
 class FilesArguments(TypedDict, total=False):

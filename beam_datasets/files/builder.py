@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import datetime
-import decimal
 import json
 import logging
-import re
-import shlex
-import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import (
     BeamDatasetsError,
-    CorruptRecordError,
     DuplicateKeyError,
-    FeatureError,
     InputError,
-    MissingDependencyError,
     NoExamplesError,
     did_you_mean,
     nearest_name,
 )
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
-from beam_datasets.files.convert import as_text, row_converter
+from beam_datasets.files.bad_rows import (
+    SHOWN,
+    SKIP_ADVICE,
+    Bad,
+    left_out,
+    log_left_out,
+    place_of,
+    read_piece,
+    report,
+)
 from beam_datasets.files.fields import (
     UNKNOWN,
     Field,
@@ -56,28 +54,28 @@ from beam_datasets.files.fields import (
     with_slashes,
     with_sounds,
 )
-from beam_datasets.files.images import STORED_UNCHANGED, ImageOptions, image_of
+from beam_datasets.files.images import ImageOptions
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
-from beam_datasets.files.inputs import (
-    InputFile,
-    LineAt,
-    Piece,
-    checksum,
-    count,
-    counted_here,
-    find,
-    note,
-    pieces,
+from beam_datasets.files.inputs import InputFile, Piece, checksum, counted_here, find, pieces
+from beam_datasets.files.numerals import PYTHON
+from beam_datasets.files.partitions import PartitionColumns
+from beam_datasets.files.rows import Key, Row, RowReader, read_and_record_keys
+from beam_datasets.files.sounds import completed, is_complete, read_content, values_at
+from beam_datasets.files.split_assignment import (
+    Assignment,
+    Patterns,
+    SplitBy,
+    as_options,
+    assign_sources,
+    assignment,
+    assignment_of_options,
 )
-from beam_datasets.files.numerals import PYTHON, Numerals
-from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
-from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
-from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, parse_options, several, share_of
+from beam_datasets.metadata.split_by import SplitByValue
 from beam_datasets.options import BuildOptions
 from beam_datasets.publishing import run_report
 from beam_datasets.sources.units import SourceUnits
@@ -87,229 +85,8 @@ if TYPE_CHECKING:
 
     from beam_datasets.files.arguments import FilesArguments
 
-Place = str | int | None
-"""Position of a row for messages: a text, a line number, or None for the line at the byte offset that is its number."""
 
-Row = tuple[int, Place, dict[str, Any] | str]
-"""(number of a row for its key, such as a byte offset; its position; its values, or the error text if it is bad)."""
-
-Key = str | int
-Example = dict[str, Any]
-Item = tuple[Key, Example] | tuple[Key, Example, str]
-"""(key, example), or (key, example, split) if rows are assigned to splits."""
-
-KEYS_IN_FILE = 1 << 16
 CHECKSUMS_AT_ONCE = 16
-SHOWN = 5  # bad rows that are shown as examples if they are left out; more if there are more reasons
-MAX_REASONS = 20  # reasons in a piece that are counted separately; all further ones are counted as "other reasons"
-MAX_REASON = 120  # characters
-# Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
-_LEFT_OUT = "left out"
-SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
-_SKIP_REST_ADVICE = "To leave out the rest of the file, an unknown number of rows, and count the file: --skip_bad."
-_RESTS = "files of which the rest cannot be read"
-_REASON, _EXAMPLES = "left out because: ", "left out, such as: "
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Bad:
-    """A row that cannot be used.
-
-    Attributes:
-        place: object whose text names file and position; see `place_of`.
-        problem: error text with advice.
-        is_rest: whether this stands for the rest of a file, from a position on that cannot be read. `problem` then
-            names the position.
-    """
-
-    place: object
-    problem: str
-    is_rest: bool = False
-
-    def __str__(self) -> str:
-        return self.problem if self.is_rest else f"{self.place}: {self.problem}"
-
-
-_PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
-_VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|(?<![\w-])-?\d[\d,.]*")
-
-
-def reason_of(problem: str) -> str:
-    """Returns an error text without path, position and values of its row, so that similar rows are counted together.
-
-    >>> reason_of("column 'price': 'n/a' is not a number"), reason_of("/in/a.gz, byte 17: expected gzip data; get it")
-    ("column 'price': ... is not a number", 'expected gzip data')
-    >>> reason_of("not utf-8: byte 0xff (invalid start byte)")
-    'not utf-8: byte ...'
-    """
-    text = _PATH.sub("", problem.partition("\n")[0])
-    column = re.match(r"(?:column )?'[^']*': ", text)  # kept
-    start = column.end() if column else 0
-    return text[:start] + _VALUES.sub("...", text[start:]).partition(";")[0].partition(" (")[0][:MAX_REASON]
-
-
-def place_of(file: InputFile, position: Place, offset: int) -> object:
-    """Returns an object whose text names file and position of a row; a line number is counted only when it is shown.
-
-    Args:
-        file: the file.
-        position: position of the row: a text, a line number from 1, '' for none, or None for the line at `offset`.
-        offset: byte offset of the row in the file; used only if `position` is None.
-    """
-    if position is None:
-        return LineAt(file, offset)
-    text = f"line {position}" if isinstance(position, int) else position
-    return f"{file.path}{text and ', '}{text}"
-
-
-@dataclass(frozen=True)
-class RowReader:
-    """Reads the rows of a piece as examples with keys and, if `assign` is given, splits.
-
-    Attributes:
-        rows: function that yields the rows of a piece.
-        fields: name -> field of each column that is kept; None if rows are examples already.
-        dropped: names of the columns that are left out.
-        key: column that contains the keys; None for keys of file name and row number.
-        missing: texts that mean a missing value; None if values are not text.
-        images: options for stored images.
-        assign: function that returns the split of a row; None if all rows belong to one split.
-        numerals: the separators in numbers, if values are text.
-        folders: partition columns of the files.
-    """
-
-    rows: Callable[[Piece], Iterator[Row]]
-    fields: Mapping[str, Field] | None
-    dropped: frozenset[str] = frozenset()
-    key: str | None = None
-    missing: tuple[str, ...] | None = None
-    images: ImageOptions = STORED_UNCHANGED
-    assign: Assignment | None = None
-    numerals: Numerals = PYTHON
-    folders: PartitionColumns = NO_PARTITIONS
-
-    def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
-        """Yields an `Item` for each row of a piece, or `Bad` for a row that cannot be used."""
-        read_image = partial(image_of, referring_path=piece.file.path, options=self.images)
-        read_sound = partial(sound_of, referring_path=piece.file.path)
-        dropped_columns = self.dropped if self.key is None else self.dropped | {self.key}
-        convert: Any = lambda row: row  # noqa: E731
-        if self.fields is not None:
-            read_media: Any = lambda value, field, path: (  # noqa: E731
-                read_sound(value, field.sound, path) if field.kind == "audio" else read_image(value, field, path)
-            )
-            convert = row_converter(
-                self.fields, dropped_columns, image=read_media, missing=self.missing, numerals=self.numerals
-            )
-        is_text = self.missing is not None
-        add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped_columns, is_text=is_text)
-        for number, position, row in self.rows(piece):
-            try:
-                if isinstance(row, str):
-                    raise ValueError(row)
-                if add_folders is not None:
-                    row = add_folders(row)
-                example = convert(row)
-                key = f"{piece.file.name}:{number}" if self.key is None else self._key(self.key, row, example)
-                item = (key, example) if self.assign is None else (key, example, self.assign(key, row))
-            except ValueError as error:
-                yield Bad(place_of(piece.file, position, number), str(error))
-                continue
-            yield item
-
-    def _key(self, name: str, row: Mapping[str, Any], example: Example) -> Key:
-        """Returns the key in the column `name` of a row: as converted for the example, if the row is text."""
-        if self.missing is None:
-            return key_of(row, name)
-        if row.get(name, "") in self.missing:
-            raise ValueError(f"column {name!r}: the key is missing")
-        return key_of(example if name in (self.fields or ()) else row, name)
-
-
-def key_of(example: Mapping[str, Any], column: str) -> Key:
-    """Returns the key in a column of an example, or in a nested field with the path `column`, such as a/b.
-
-    Dates, times and decimal numbers are returned as text, and bytes as text with surrogates for what is not UTF-8.
-
-    Raises:
-        ValueError: the value is neither an integer, text, a date, a time nor a decimal number.
-
-    >>> key_of({"a": {"b": 7}}, "a/b")
-    7
-    """
-    key: Any = value_or_none(example, column)
-    if isinstance(key, (str, int)):
-        return key
-    if isinstance(key, np.integer):  # of the decoded records of a TFRecord file
-        return int(key)
-    if isinstance(key, bytes):
-        return key.decode("utf-8", "surrogateescape")
-    if isinstance(key, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
-        return str(as_text(key))
-    raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")
-
-
-def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_bad: bool) -> Iterator[Item]:
-    """Yields the examples of a piece, and leaves out bad rows if `skip_bad`.
-
-    Bad rows that are left out are counted by reason. The rest of a file that cannot be read from some position on, such
-    as a truncated compressed file, counts as one bad row.
-
-    Args:
-        piece: argument of `reader`.
-        reader: function that yields the examples and bad rows of a piece.
-        skip_bad: whether to leave out bad rows.
-
-    Raises:
-        InputError: a row is bad, and skip_bad is False.
-    """
-    reasons: Counter[str] = Counter()
-    for row in with_errors_as_bad_rows(reader(piece)):
-        if not isinstance(row, Bad):
-            yield row
-            continue
-        if not skip_bad:
-            raise InputError(f"{row}\n{_SKIP_REST_ADVICE if row.is_rest else SKIP_ADVICE}")
-        reason = reason_of(row.problem)
-        reason = reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"
-        reasons[reason] += 1
-        count(_RESTS, row.is_rest)
-        if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= SHOWN):
-            note(_EXAMPLES + reason, str(row))
-    count(_LEFT_OUT, reasons.total())
-    for reason, number in reasons.items():
-        count(_REASON + reason, number)
-
-
-def with_errors_as_bad_rows(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
-    """Yields the rows; if reading the file fails, ends with a `Bad` that stands for the remaining rows."""
-    try:
-        yield from rows
-    except MissingDependencyError:
-        raise
-    except (InputError, CorruptRecordError, FeatureError) as error:
-        yield Bad("", str(error), is_rest=True)
-
-
-def read_and_record_keys(piece: Any, read: Callable[[Any], Iterator[Any]], folder: str) -> Iterator[Any]:
-    """Yields the rows of a piece as (key, example, split), and writes {split: keys} into JSON files of a folder.
-
-    If a piece is read again, such as by a retry, its keys are written again.
-    """
-    keys: dict[str, list[Key]] = {}
-
-    def write_keys() -> None:
-        """Writes the collected {split: keys} as JSON to a file with a random name, and clears them."""
-        storage.write_bytes(storage.join(folder, uuid.uuid4().hex), json.dumps(keys).encode())
-        keys.clear()
-
-    for number, (key, example, split) in enumerate(read(piece), 1):
-        keys.setdefault(split, []).append(key)
-        yield key, example, split
-        if number % KEYS_IN_FILE == 0:
-            write_keys()
-    write_keys()
 
 
 def _checksum_of(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
@@ -343,63 +120,7 @@ def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare
     return unchanged
 
 
-def report(counters: Mapping[str, Any]) -> list[str]:
-    """Returns the messages about the counts of readers of files and the rows that `read_piece` left out.
-
-    Args:
-        counters: {'files/<what>': number} of a run; names that do not begin with `files/` are ignored.
-
-    >>> report({"files/rows without images": 1200})
-    ['rows without images: 1,200']
-    """
-    file_counters = {
-        name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
-    }
-    bad_rows = left_out(counters)
-    reported_names = sorted(counter for counter in file_counters if not counter.startswith(_LEFT_OUT))
-    texts = [f"{counter}: {file_counters[counter]:,}" for counter in reported_names]
-    if bad_rows:
-        reasons = "".join(f"\n  {each['number']:,}: {each['reason']}" for each in bad_rows)
-        example_lines = "".join(f"\n  {text}" for text in _example_texts(file_counters, bad_rows))
-        texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{example_lines}")
-    return texts
-
-
-def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns {'reason': text, 'number': of bad rows, 'example': one of them, with its place} of each reason, as JSON.
-
-    The reason of the most rows is first.
-
-    Args:
-        counters: see `report`.
-    """
-    prefix = f"files/{_REASON}"
-    by_reason = {name.removeprefix(prefix): number for name, number in counters.items() if name.startswith(prefix)}
-    by_number = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
-    return [
-        {"reason": reason, "number": number, "example": min(counters.get(f"files/{_EXAMPLES}{reason}", ()), default="")}
-        for reason, number in by_number
-    ]
-
-
-def _example_texts(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns one bad row of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN.
-
-    Args:
-        file_counters: the counters of files, without the namespace `files/`.
-        bad_rows: the result of `left_out`.
-    """
-    reasons = sorted({each["example"] for each in bad_rows} - {""})[:MAX_REASONS]
-    noted = {text for counter, texts in file_counters.items() if counter.startswith(_EXAMPLES) for text in texts}
-    return sorted([*reasons, *sorted(noted.difference(reasons))[: max(0, SHOWN - len(reasons))]])
-
-
-def log_left_out(counters: Mapping[str, Any]) -> None:
-    """Logs the messages of `report` as warnings."""
-    for text in report(counters):
-        log.warning(text)
-
-
+log = logging.getLogger(__name__)
 INFER_ROWS = 20_000
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
@@ -984,224 +705,3 @@ def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
         return _lossless_type(field.fields, path[len(name) + 1 :])
     text = str(field)
     return "string" if "{" in text or field.problem else text.replace("float32", "float64")
-
-
-def assign_sources(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict[str, SourceUnits]:
-    """Returns {split: source}, given {split or pattern: source}; samples rows if a column names the splits."""
-    if assign is None:
-        return sources
-    [source] = sources.values()
-    if assign.column is not None:
-        for _ in islice(source.read(source.units[0]), 100):  # raises now what would end the run at once
-            pass
-    return dict.fromkeys(assign.names, source)
-
-
-# --------------------------------------------------------------------------------------------------------------- splits
-
-
-Patterns = str | tuple[str, ...]
-"""One or several patterns of files; several stand for all files that match any of them."""
-Splits = Mapping[str, "str | Sequence[str]"]
-
-
-@dataclass(frozen=True)
-class SplitBy:
-    """The column that the rows are split by, instead of by their keys; one of `group`, `time` and `column`.
-
-    Attributes:
-        group: rows with the same value of it land in one split, by its hash.
-        time: its ranges of time, or of numbers, are the splits.
-        column: its value names the split.
-        missing: the split of rows without a value; by default such a row is an error.
-    """
-
-    group: str | None = None
-    time: str | None = None
-    column: str | None = None
-    missing: str | None = None
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Names the split of a row.
-
-    Attributes:
-        split_of: function from a value to its split; None for the values that are found in the files.
-        column: column that has the value; None for the row's key.
-        with_key: the value and the key decide together.
-        missing: split of rows without a value; None if they are errors.
-        missing_texts: texts that mean a missing value.
-    """
-
-    split_of: SplitByHash | SplitByTime | SplitByValue | None
-    column: str | None = None
-    with_key: bool = False
-    missing: str | None = None
-    missing_texts: Collection[str] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the splits, such as ('train', 'test'); () if they are not known yet."""
-        return self.split_of.names if self.split_of else ()
-
-    def __call__(self, key: str | int, row: Mapping[str, Any]) -> str:
-        """Returns the name of the split of a row.
-
-        Args:
-            key: the key of the row.
-            row: the row, by column.
-
-        Raises:
-            ValueError: the row has no value in the column to split by, or a value that belongs to no split.
-        """
-        assert self.split_of is not None
-        if self.column is None:
-            return self.split_of(key)
-        value = value_or_none(row, self.column)
-        if isinstance(value, str):
-            value = value.strip()
-        is_missing = value is None or value != value or value in ("", b"", *self.missing_texts)
-        if isinstance(self.split_of, SplitByHash) and self.with_key:
-            return self.split_of("" if is_missing else value, key)
-        if is_missing and self.missing is not None:
-            return self.missing
-        if is_missing:
-            ways = "take such rows to a split by --split_by missing=SPLIT, or leave them out by --skip_bad"
-            raise ValueError(f"column {self.column!r}: expected a value to split by, got none; {ways}")
-        try:
-            return self.split_of(value)
-        except ValueError as error:
-            raise ValueError(f"column {self.column!r}: {error}") from None
-
-
-def value_or_none(row: Any, path: str) -> Any:
-    """Returns the value of a column, or of field a/b of an object; None if there is none.
-
-    >>> value_or_none({"a": {"b": 7}}, "a/b"), value_or_none({"a/b": 8}, "a/b"), value_or_none({}, "a")
-    (7, 8, None)
-    """
-    if not isinstance(row, Mapping) or path in row:
-        return row.get(path) if isinstance(row, Mapping) else None
-    name, _, inner_path = path.partition("/")
-    return value_or_none(row.get(name), inner_path) if inner_path else None
-
-
-def assignment(
-    splits: Splits,
-    pattern: str | None,
-    by: SplitBy | None = None,
-    train_until: str | None = None,
-    stratify: str | None = None,
-) -> Assignment | None:
-    """Returns the function that names the split of each row; None if files do.
-
-    Args:
-        splits: split -> the patterns of its files; or its share of the rows of `pattern`; or its range of time, or its
-            values of the column, as `by` says.
-        pattern: the files of all splits.
-        by: the column.
-        train_until: the ranges of `train` and `test`.
-        stratify: the column within whose values the shares hold.
-
-    Raises:
-        ValueError: the arguments do not fit each other.
-    """
-    if not isinstance(splits, Mapping):
-        raise TypeError(f"splits: expected {{name: value}}, got {splits!r:.100}")
-    if by is not None and not isinstance(by, SplitBy):
-        raise TypeError(f"split_by: expected a SplitBy such as SplitBy(group='user'), got {by!r:.100}")
-    ways = {name: column for name, column in vars(by or SplitBy()).items() if column and name != "missing"}
-    if stratify:
-        ways["stratify"] = stratify
-    if len(ways) > 1 or (by is not None and not ways):
-        raise ValueError(
-            f"expected one of --split_by group=COLUMN, time=COLUMN, column=COLUMN, and --stratify COLUMN, got {ways}"
-        )
-    [(way, column)] = ways.items() or [("key", None)]
-    if train_until is not None:
-        if way != "time" or splits:
-            raise ValueError("train_until: expected --split_by time=COLUMN and no --split")
-        splits = {"train": f"..{train_until}", "test": f"{train_until}.."}
-    if pattern is None:
-        wrong = next((name for name, value in splits.items() if not value or any(map(_is_share, several(value)))), None)
-        if ways or wrong is not None:
-            description = ways or f"{wrong!r}: {splits[wrong or '']!r}"
-            raise ValueError(f"expected the files of all splits (--pattern 'data/*') beside {description}, got none")
-        if not splits:
-            raise ValueError("no input: give a pattern (--pattern 'data/*') or splits (--split train='data/train*')")
-        return None
-    if not ways and not splits:
-        return None
-    split_of = _make_assignment(way, splits, pattern)
-    missing = by.missing if by else None
-    if missing is not None and way == "stratify":
-        raise ValueError(f"missing: expected none with --stratify: rows without {column!r} are a label of their own")
-    if missing is not None and split_of is not None and missing not in split_of.names:
-        raise ValueError(f"missing: expected one of the splits {list(split_of.names)}, got {missing!r}")
-    return Assignment(split_of, column, way == "stratify", missing)
-
-
-def as_options(
-    splits: Splits, by: SplitBy | None = None, train_until: str | None = None, stratify: str | None = None
-) -> str:
-    """Returns the arguments of `assignment` as options of the command. For the arguments, see `assignment`.
-
-    >>> as_options({"train": "80%", "test": "20%"}, SplitBy(group="user"))
-    '--split_by group=user --splits train=80% --splits test=20%'
-    """
-    ways = {name: value for name, value in vars(by or SplitBy()).items() if value}
-    options = [("--split_by", f"{name}={value}") for name, value in ways.items()]
-    options += [("--train_until", train_until)] if train_until else []
-    options += [("--stratify", stratify)] if stratify else []
-    options += [("--splits", f"{name}={value}") for name, values in splits.items() for value in several(values)]
-    return shlex.join(word for option in options for word in option)
-
-
-def assignment_of_options(options: str, pattern: Patterns) -> Assignment | None:
-    """Returns the assignment of options as `as_options` returns them; see `assignment`.
-
-    >>> assignment_of_options("--stratify kind --splits train=80% --splits test=20%", "data/*").names
-    ('train', 'test')
-    """
-    ways: dict[str, str] = {}
-    others: dict[str, str] = {}
-    splits: dict[str, list[str]] = {}
-    for name, value in parse_options(options):
-        key, _, rest = value.partition("=")
-        if name == "splits":
-            splits.setdefault(key, []).append(rest)
-        elif name == "split_by":
-            ways[key] = rest
-        else:
-            others[name] = value
-    values = {name: each[0] if len(each) == 1 else each for name, each in splits.items()}
-    return assignment(values, str(pattern), SplitBy(**ways) if ways else None, **others)
-
-
-def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
-    """Returns the rule that assigns the rows of one pattern to splits; None if the column's values name the splits.
-
-    Raises:
-        ValueError: a split is missing or has several values, or its share is invalid.
-    """
-    if way == "column":
-        return SplitByValue(splits) if splits else None
-    say = "train=..2026-01-01 --split test=2026-01-01.." if way == "time" else "train=80% --split test=20%"
-    one = {name: value for name, value in splits.items() if isinstance(value, str)}
-    if not splits or len(one) < len(splits):
-        raise ValueError(f"expected each split once, such as --split {say}, got {dict(splits)}")
-    if way == "time":
-        return SplitByTime(one)
-    wrong = next((name for name, value in one.items() if share_of(value) is None), None)
-    if wrong is not None and way == "key":
-        raise ValueError(
-            f"pattern is {pattern!r} and split {wrong!r} is {one[wrong]!r}: with a pattern for all splits give shares "
-            f"(--split {say}), or leave the pattern out"
-        )
-    return SplitByHash(one)
-
-
-def _is_share(text: str) -> bool:
-    """Returns whether a text is a percentage, such as "80%"."""
-    return text.strip().endswith("%") and share_of(text) is not None

@@ -25,11 +25,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
+from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, advice, with_absent
 from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for
+from beam_datasets.files.rows import Row
 from beam_datasets.files.text_notes import way_to_read
 from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
@@ -417,7 +419,7 @@ def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tup
 
 
 class _Reader(Protocol):
-    """What `csv.reader` returns.
+    """The type of the result of `csv.reader`.
 
     Attributes:
         line_num: number of lines that were read.

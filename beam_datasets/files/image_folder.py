@@ -13,11 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.features import ClassLabel, FeaturesDict, Text
-from beam_datasets.files.builder import Bad, Item
+from beam_datasets.files.bad_rows import Bad
 from beam_datasets.files.fields import IMAGE_DTYPES, Field, to_feature
 from beam_datasets.files.images import ImageOptions, storable_image
 from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
+from beam_datasets.files.rows import Item
 from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
 

@@ -20,10 +20,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.files.builder import Row, RowsBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, with_slashes
 from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
+from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 

@@ -9,17 +9,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import (
-    Assignment,
-    Bad,
-    FilesBuilder,
-    Item,
-    SplitBy,
-    assign_sources,
-    assignment,
-    read_piece,
-)
+from beam_datasets.files.bad_rows import Bad, read_piece
+from beam_datasets.files.builder import FilesBuilder
 from beam_datasets.files.inputs import InputFile, find
+from beam_datasets.files.rows import Item
+from beam_datasets.files.split_assignment import Assignment, SplitBy, assign_sources, assignment
 from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:

@@ -19,13 +19,15 @@ from typing import Any
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.arrow_types import arrow_field, leaf_paths
 from beam_datasets.files.arrow_values import Place, has_plain_values, items_of, python_values
-from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
+from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import FOUND, MAX_LABELS, UNKNOWN, Field, advice, parse_field, values_of, with_absent
 from beam_datasets.files.hugging_face import Description, described_features, with_kinds_of_files
 from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.files.merged_fields import MergedColumn
 from beam_datasets.files.parquet_nulls import may_have_nulls, with_nulls_reported
+from beam_datasets.files.rows import Row
 from beam_datasets.files.text_notes import note_on_types, temporal_columns
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.parquet import ParquetContent

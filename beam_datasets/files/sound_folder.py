@@ -18,10 +18,11 @@ import numpy as np
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, Scalar, Text
-from beam_datasets.files.builder import Bad, Item
+from beam_datasets.files.bad_rows import Bad
 from beam_datasets.files.fields import FLOATS, INTEGERS, SoundType, sound_feature
 from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
+from beam_datasets.files.rows import Item
 from beam_datasets.files.sounds import check_sound, completed
 from beam_datasets.intake.sound import checked, read_sound
 from beam_datasets.intake.streams import open_bytes

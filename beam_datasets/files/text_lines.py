@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from beam_datasets.files.builder import Row, RowsBuilder
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
 from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
+from beam_datasets.files.rows import Row
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

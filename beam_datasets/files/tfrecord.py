@@ -22,10 +22,12 @@ from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compil
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.image import with_image_checks
 from beam_datasets.features.trees import record_name, steps_by_name
-from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, RowReader, RowsBuilder
+from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import InputFile, Piece
+from beam_datasets.files.rows import Example, Row, RowReader
 from beam_datasets.formats.example import ExampleError, Kind
 from beam_datasets.intake.examples import (
     check_example,

@@ -31,11 +31,11 @@ from beam_datasets.errors import (
 )
 from beam_datasets.execute import in_process
 from beam_datasets.files import builder
-from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import find
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
+from beam_datasets.files.split_assignment import SplitBy
 from beam_datasets.files.text_lines import TextLines
 from tests.materializing.generated import content, generate
 

@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 
 from beam_datasets.features import FeaturesDict, compile_decoder, compile_encoder
-from beam_datasets.files.builder import Bad, RowReader
+from beam_datasets.files.bad_rows import Bad
 from beam_datasets.files.fields import override, problems, to_feature, with_labels
 from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import distinct, row_groups, rows
+from beam_datasets.files.rows import RowReader
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -84,7 +84,7 @@ def test_options_exist():
 # ----------------------------------------------------------------------------------------------------- rows left out
 
 
-@follows("files/builder.py: --skip_bad", "files/sound_folder.py:_sound --skip_bad")
+@follows("files/bad_rows.py: --skip_bad", "files/sound_folder.py:_sound --skip_bad")
 def test_skip_bad(tmp_path):
     path = write(tmp_path, "in.jsonl", '{"a": 1}\nx\n{"a": 3}\n')
     assert "To count and leave out what cannot be used: --skip_bad." in refused("jsonl", path)

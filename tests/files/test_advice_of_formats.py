@@ -366,7 +366,7 @@ def splits(path, *given):
     return counts
 
 
-@follows("files/builder.py:__call__ --split_by", "files/builder.py:__call__ --skip_bad")
+@follows("files/split_assignment.py:__call__ --split_by", "files/split_assignment.py:__call__ --skip_bad")
 def test_rows_without_a_value_to_split_by(table):
     by = ("--split_by=group=user", "--split=train=50%", "--split=test=50%")
     with pytest.raises(BeamDatasetsError, match="--split_by missing=SPLIT, or leave them out by --skip_bad") as caught:
@@ -376,7 +376,7 @@ def test_rows_without_a_value_to_split_by(table):
     assert sum(splits(table, *by, "--skip_bad").values()) in (40, 41)
 
 
-@follows("files/builder.py:assignment --split_by", "files/builder.py:assignment --stratify")
+@follows("files/split_assignment.py:assignment --split_by", "files/split_assignment.py:assignment --stratify")
 def test_one_way_to_split(table):
     shares = ("--split=train=50%", "--split=test=50%")
     problem = refused("csv", table, "--split_by=group=user", "--stratify=part", *shares)
@@ -389,8 +389,8 @@ def test_one_way_to_split(table):
 
 
 @follows(
-    "files/builder.py:_make_assignment --split",
-    "files/builder.py:assignment --split",
+    "files/split_assignment.py:_make_assignment --split",
+    "files/split_assignment.py:assignment --split",
     "files/builder.py:_assign --split",
 )
 def test_values_of_splits(table):
@@ -415,7 +415,7 @@ def test_values_of_splits(table):
     assert found == {"train": 1, "test": 1}
 
 
-@follows("files/builder.py:assignment --pattern", "files/labeled_folder.py:_folder --split")
+@follows("files/split_assignment.py:assignment --pattern", "files/labeled_folder.py:_folder --split")
 def test_where_files_are(table):
     from beam_datasets.files.csv import Csv
 

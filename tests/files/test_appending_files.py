@@ -31,10 +31,10 @@ from beam_datasets.errors import (
     InputError,
     NoExamplesError,
 )
-from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.split_assignment import SplitBy
 from beam_datasets.materializing import append_sources
 from beam_datasets.materializing.append_options import AppendOptions
 from beam_datasets.materializing.append_plan import plan_append

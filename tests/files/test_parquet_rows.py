@@ -8,9 +8,10 @@ from functools import partial
 import pytest
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import RowReader, read_piece
+from beam_datasets.files.bad_rows import read_piece
 from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import row_groups, rows
+from beam_datasets.files.rows import RowReader
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

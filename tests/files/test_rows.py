@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
 from beam_datasets.files import inputs
-from beam_datasets.files.builder import Bad, RowReader, read_piece
+from beam_datasets.files.bad_rows import Bad, read_piece
 from beam_datasets.files.csv import Csv, Dialect, header, rows
 from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import Piece, find, line_number, lines, pieces
 from beam_datasets.files.jsonl import objects
+from beam_datasets.files.rows import RowReader
 from beam_datasets.files.text_lines import text_rows
 from beam_datasets.files.tfrecord import ObservedValues, decoder
 from beam_datasets.files.tfrecord import rows as record_rows

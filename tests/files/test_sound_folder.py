@@ -14,8 +14,8 @@ from beam_datasets.cli import main
 from beam_datasets.cli.explorer import pages
 from beam_datasets.errors import InputError
 from beam_datasets.features import Audio
-from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.sound_folder import SoundFolder
+from beam_datasets.files.split_assignment import SplitBy
 from beam_datasets.reading.opening import builder_from_directory
 from tests.files.conftest import rows_of
 from tests.sounds import FLOAT, NOISE, encoded, packed, wav

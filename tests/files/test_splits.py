@@ -8,11 +8,11 @@ import pytest
 from beam_datasets import SplitByHash
 from beam_datasets.cli import main
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import SplitBy, assignment
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
+from beam_datasets.files.split_assignment import SplitBy, assignment
 from beam_datasets.reading.opening import builder_from_directory
 
 EIGHTY = {"train": "80%", "test": "20%"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import verify
 from beam_datasets.files import jsonl
-from beam_datasets.files.builder import reason_of, report
+from beam_datasets.files.bad_rows import reason_of, report
 from beam_datasets.files.csv import Csv, Dialect, rows
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, find
 from beam_datasets.files.jsonl import objects

@@ -18,9 +18,10 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import slim
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.files.builder import Bad, RowReader, with_errors_as_bad_rows
+from beam_datasets.files.bad_rows import Bad, with_errors_as_bad_rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
+from beam_datasets.files.rows import RowReader
 from beam_datasets.files.tfrecord import decoder, rows
 from beam_datasets.formats import example_pb2, tfrecord
 from beam_datasets.formats.example import ExampleError, parse, serialize

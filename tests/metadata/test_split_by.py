@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import SplitByHash, SplitByTime, SplitByValue
-from beam_datasets.files.builder import SplitBy, as_options
+from beam_datasets.files.split_assignment import SplitBy, as_options
 from beam_datasets.metadata.split_by import meaning_of
 
 SHARES = {"train": "70%", "val": 0.125, "test": "17.5%"}
