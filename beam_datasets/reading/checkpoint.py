@@ -212,12 +212,17 @@ def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
     Raises:
         StateError: the field is not a list of lists of four numbers.
     """
+    if not isinstance(blocks, (list, tuple)) or not all(map(_is_list_of_four, blocks)):
+        raise StateError(f"the state's blocks: expected lists of four numbers, got {shown(blocks)}. {_HINT}")
     try:
-        if not isinstance(blocks, (list, tuple)):
-            raise TypeError(shown(blocks))
         return tuple((UnfinishedBlocks(*numbers), count) for *numbers, count in blocks)
     except (TypeError, ValueError) as error:
-        raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
+        raise StateError(f"the state's blocks: {str(error).removesuffix('.')}. {_HINT}") from error
+
+
+def _is_list_of_four(value: object) -> bool:
+    """Returns whether a value of a state is a list of four items."""
+    return isinstance(value, (list, tuple)) and len(value) == 4
 
 
 def check_fingerprint(saved_fingerprint: Mapping[str, str], current: Mapping[str, str]) -> None:

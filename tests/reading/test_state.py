@@ -106,6 +106,10 @@ def test_position_lies_in_the_epoch():
         ({**ReadState().to_dict(), "format": 2, "blocks": [[0, 8, 1, 0]]}, "must be at least 1"),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4]]}, "expected lists of four numbers"),
         ({**ReadState().to_dict(), "format": 2, "blocks": 7}, "expected lists of four numbers"),
+        (
+            {**ReadState().to_dict(), "format": 2, "blocks": [[2, 0, 4, 0]]},
+            "blocks: .* must be at least 1, got 0[.] Rest",
+        ),
         ({**ReadState().to_dict(), "position": -1}, "position must be at least 0, got -1"),
         ({**ReadState().to_dict(), "position": 1.0}, "position must be an int, not 1.0"),
         ({**ReadState().to_dict(), "epoch": True}, "epoch must be an int, not True"),
