@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import pickle
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -88,9 +89,9 @@ class Loader:
 
 def _copy(dataset: Divided) -> Divided:
     rebuild, (our_class, inner, options) = dataset.__reduce__()
-    assert rebuild is torch_workers.build_iterable
+    assert rebuild is torch_workers.unpickle_iterable
     assert our_class is type(dataset)
-    return our_class(inner, **options)
+    return our_class(inner, **options, unpickled_in=os.getpid())
 
 
 @pytest.fixture(scope="module")
