@@ -37,11 +37,8 @@ def without_passwords(text: str) -> str:
 class FeatureName(str):
     """The name of a feature in records, in which slashes join the names of nested features.
 
-    Args:
-        steps: the names of the features that lead to the feature, from the outermost, and its own name.
-
     Attributes:
-        steps: the argument.
+        steps: the names of the features that lead to the feature, from the outermost, and its own name.
         shown: the name in messages, tables and expressions, in which dots join the names. If one of them contains a dot
             or a slash, slashes join them, as in records.
 

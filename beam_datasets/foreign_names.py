@@ -107,7 +107,7 @@ DATASET: Mapping[str, str] = {
     " | global_shuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader"
     " | as_torch_dataset | to_iterable | to_torch_dataset": _TORCH_LOADER,
-    "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | dropna | fillna | isna"
+    "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | fillna | isna"
     " | standardize | to_uint8 | to_float | vectorize | embed | encode | lowercase"
     " | replace | clean | impute | one_hot": _IN_MAP,
     "min(column) | max(column) | mean(column) | std(column) | sum(column) | median(column) | nunique(column)"
@@ -297,6 +297,7 @@ DATASET: Mapping[str, str] = {
     "delete(predicate) | delete_where(predicate)": "`bd.materialize(..., where={predicate:'label = 1'})`, whose condition is that of the examples to keep; `beam-datasets append NAME --delete FILE` deletes keys",
     "insert(data) | update(values) | upsert(data) | merge_insert(on) | merge_columns(data)": "`bd.append(name, source)`, which publishes a version with more or corrected examples: a published one never changes",
     "drop(columns) | exclude(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
+    "dropna": "`{ds}.filter(lambda example: example[name] is not None)`",
     "drop_duplicates | dedup": "`beam-datasets build --ignore_duplicates`; keys are unique within a split",
     "apply_map | transform(function)": "`{ds}.map({function:function})`",
     "num_examples": "`len({ds})`",

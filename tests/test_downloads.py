@@ -184,6 +184,19 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
     assert 0 <= len(CONTENT) // 2 - int(second[len("bytes=") : -1]) < 1 << 16
 
 
+def test_a_file_whose_checksum_was_just_registered_is_used(server: Server, tmp_path: Path) -> None:
+    url, checksums = f"{server.url}/get?id=7", tmp_path / "checksums.tsv"
+    first = manager(tmp_path, register_to=checksums).download(url)
+    second = manager(tmp_path, checksums=downloads.read_checksums(checksums)).download(url)
+    assert (second, len(server.ranges)) == (first, 1)
+
+
+def test_a_url_is_no_directory_of_downloads() -> None:
+    settings: Any = {"download_dir": "gs://bucket/downloads"}
+    with pytest.raises(ValueError, match="download_dir: expected a path of this machine"):
+        DownloadSettings(**settings)
+
+
 def test_settings_with_directories_as_text(server: Server, tmp_path: Path) -> None:
     settings: Any = {"download_dir": str(tmp_path / "downloads"), "manual_dir": str(tmp_path / "by hand")}
     path = DownloadManager(DownloadSettings(**settings)).download(f"{server.url}/a.bin")

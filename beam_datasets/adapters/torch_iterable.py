@@ -118,7 +118,7 @@ class Divided:
         options = {
             "rank": declared_ranks and declared_ranks.rank,
             "num_ranks": declared_ranks and declared_ranks.num_ranks,
-            "detected_ranks": None if declared_ranks else detect_ranks(),
+            "detected_ranks": None if declared_ranks else self._detect_ranks(),
             "fit_loop": callers.find_fit_loop(),
             "skips_end": self._skips_end,
             "is_probe": callers.is_probed_by_keras(),
@@ -186,9 +186,7 @@ class Divided:
         Raises:
             ValueError: `shard()` has divided the dataset already.
         """
-        is_spawned_worker = self._process_of_unpickling == os.getpid() and torch_workers.get_worker()[2] is not None
-        # A spawned worker has the environment of a launcher, but does not see whether a framework divides the items.
-        ranks = self._given_ranks or (self._parent_ranks if is_spawned_worker else detect_ranks()) or SINGLE_RANK
+        ranks = self._given_ranks or self._detect_ranks() or SINGLE_RANK
         base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
         if (
             self._given_ranks is None
@@ -200,6 +198,14 @@ class Divided:
                 "ranks. Leave shard() out, or set rank=0, num_ranks=1."
             )
         return ranks
+
+    def _detect_ranks(self) -> Ranks | None:
+        """Returns the ranks that this process, or the parent of a spawned DataLoader worker, detects.
+
+        A spawned worker has the environment of a launcher, but does not see whether a framework divides the items.
+        """
+        is_spawned_worker = self._process_of_unpickling == os.getpid() and torch_workers.get_worker()[2] is not None
+        return self._parent_ranks if is_spawned_worker else detect_ranks()
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this DataLoader worker, or those of the rank in a process that is no worker.

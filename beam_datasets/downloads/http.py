@@ -41,6 +41,13 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # a form of zlib's window size: either head
 _PAGE_SUFFIXES = re.compile(r"|.*\.(x?html?|php|aspx?|jsp|cgi)", re.IGNORECASE)  # of URLs whose file may be a page
 
 
+def check_installed() -> None:
+    """Raises a MissingDependencyError if requests or tqdm is not installed."""
+    with needs("downloads need requests and tqdm", "download"):
+        import requests as requests
+        import tqdm as tqdm
+
+
 class _TryAgainError(Exception):
     """An attempt failed for a reason that may pass.
 
@@ -82,11 +89,8 @@ class PartialDownload:
 
         Raises:
             DownloadError: all attempts failed, or another one would not help.
-            MissingDependencyError: requests or tqdm is not installed.
         """
-        with needs("downloads need requests and tqdm", "download"):
-            import requests
-            import tqdm as tqdm
+        import requests
 
         pause = 1.0
         for attempt in range(1, _MAX_ATTEMPTS + 1):

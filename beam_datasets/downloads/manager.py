@@ -30,7 +30,7 @@ from beam_datasets.downloads.checksums import (
     write_checksums,
 )
 from beam_datasets.downloads.errors import DownloadError
-from beam_datasets.downloads.http import PartialDownload, shorten_file_name
+from beam_datasets.downloads.http import PartialDownload, check_installed, shorten_file_name
 
 MAX_AT_ONCE = 8
 """Default maximum number of simultaneous downloads."""
@@ -78,9 +78,11 @@ class DownloadSettings:
     max_at_once: int = MAX_AT_ONCE
 
     def __post_init__(self) -> None:
-        """Converts paths that are given as text."""
+        """Converts paths that are given as text; raises a ValueError if one is a URL."""
         for name in ("download_dir", "manual_dir", "register_to"):
             path = getattr(self, name)
+            if isinstance(path, str) and "://" in path:
+                raise ValueError(f"{name}: expected a path of this machine, got the URL {path!r}.")
             if path is not None:
                 object.__setattr__(self, name, Path(path).expanduser())
 
@@ -298,6 +300,11 @@ class DownloadManager:
                 )
             return by_hand
         path = self._kept(self._place(url, None if self.register_checksums else recorded))
+        if recorded and not (path.is_file() or self.register_checksums):
+            registered = self._kept(self._place(url, None))  # by the run that recorded the checksum
+            has_name = recorded.filename in (None, registered.name.partition("-")[2])  # it decides how to unpack
+            if has_name and registered.is_file() and compute_sha256_once(registered) == recorded.sha256:
+                return registered
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
         if settings.offline:
@@ -327,6 +334,7 @@ class DownloadManager:
         Raises:
             DownloadError: it cannot be fetched, or has another checksum than the recorded one.
         """
+        check_installed()
         path = self._place(url, recorded)
         path.parent.mkdir(parents=True, exist_ok=True)
         if self.register_checksums:

@@ -292,9 +292,10 @@ def _check_remote_worker(pool: str, params: dict[str, str], environment: Externa
     if problem and (control.connected.is_set() or problem.startswith(VERSIONS_DIFFER)):
         raise _worker_error(pool, problem)
     if not control.connected.is_set():
+        reason = problem or f"no worker connected to {here} within {REMOTE_WORKER_SECONDS} s"
         print(
-            f"The worker pool at {pool}: no worker connected to {here} within {REMOTE_WORKER_SECONDS} s, so its "
-            "versions are not checked before the job. If the job does not progress, see what the pool printed.",
+            f"The worker pool at {pool}: {reason}, so its versions are not checked before the job. If the job does not "
+            "progress, see what the pool printed.",
             file=sys.stderr,
         )
 

@@ -27,7 +27,9 @@ def num_threads() -> int:
 
 
 def run_tasks(tasks: Iterable[Task], function: Callable[[Task], Result], *, threads: int = 1) -> list[Result]:
-    """Returns the results of `function` for each task, in the order of the tasks. After an error, no task begins.
+    """Returns the results of `function` for each task, in the order of the tasks.
+
+    An error is raised when it is the turn of its task; tasks that have not begun by then are left out.
 
     >>> run_tasks([3, 1, 2], str, threads=2)
     ['3', '1', '2']

@@ -365,6 +365,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return [name for name in old if name not in unchanged]
 
     @property
+    def has_key_column(self) -> bool:
+        """Whether a column has the keys of the rows; otherwise these are made of file names and row numbers."""
+        return self._key is not None
+
+    @property
     def has_files(self) -> bool:
         """Whether a file is left; see `only_new`."""
         return bool(self._all_files)

@@ -340,7 +340,7 @@ class LineLimited(io.RawIOBase):
         path: path of the file, for errors.
 
     Attributes:
-        is_utf8: whether all bytes that were read so far are UTF-8, of which the last character may be cut.
+        is_utf8: whether the bytes that were read so far are UTF-8. The last character may be cut before the end is read.
     """
 
     def __init__(self, stream: io.BufferedReader, path: str) -> None:
@@ -359,7 +359,7 @@ class LineLimited(io.RawIOBase):
         self._is_ascii = self._is_ascii and data.isascii()  # much faster than to decode
         if not self._is_ascii and self.is_utf8:
             try:
-                self._decoder.decode(data)
+                self._decoder.decode(data, final=not data)  # no bytes: the file has ended
             except UnicodeDecodeError:
                 self.is_utf8 = False
 

@@ -111,6 +111,11 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
     published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
     if published_inputs is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
+        if not builder.has_key_column:
+            notes.append(
+                f"the key of {parent.version} is not recorded, so new rows are named by file and number: rows that it "
+                "has already are appended once more. Give --key COLUMN if a column has the keys"
+            )
         published_inputs = Inputs()
     if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
         features: Any = parent.info.features

@@ -9,7 +9,8 @@ from typing import Any
 
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.errors import AlreadyPublishedError
-from beam_datasets.execute.tasks import num_threads, run_tasks
+from beam_datasets.execute import tasks
+from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.materializing.append_options import NEXT, AppendOptions
 from beam_datasets.materializing.append_plan import AppendPlan, plan_append
 from beam_datasets.materializing.append_sources import build_sources
@@ -141,9 +142,11 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
     with phases.staging(publication), watching:
-        tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
+        split_shards = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         publication = staged_inputs.stage_inputs(publication, plan.inputs)
-        shards = run_tasks(tasks, lambda task: task[0].write_shard(task[1], destination), threads=num_threads())
+        shards = run_tasks(
+            split_shards, lambda task: task[0].write_shard(task[1], destination), threads=tasks.num_threads()
+        )
         check_unchanged(plan.sources, plan.lineage)
         phases.publish(publication, plan, shards)
     return publication.target

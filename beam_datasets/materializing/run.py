@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from beam_datasets.execute import tasks
 from beam_datasets.execute.in_process import BLOCK_SIZE, write_blocks
-from beam_datasets.execute.tasks import num_threads, run_tasks
+from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, with_counts
 from beam_datasets.materializing.records import blocks, prepare
@@ -95,7 +96,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     else:
         plan = job.plan
     destination = Destination(publication.staging_dir, publication.info.name)
-    shards = run_tasks(plan.shards(), lambda shard: copy_shard(plan, shard, destination), threads=num_threads())
+    shards = run_tasks(plan.shards(), lambda shard: copy_shard(plan, shard, destination), threads=tasks.num_threads())
     return publication, plan, shards
 
 

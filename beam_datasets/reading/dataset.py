@@ -641,18 +641,38 @@ class Dataset(ReadPlan, Frameworks):
 
 
 def _length_after(operations: Iterable[Operation], length: int) -> int:
-    """Returns the number of examples that operations keep of a part; of one epoch, if it is repeated.
+    """Returns the number of examples that operations keep of a part.
 
     Args:
         operations: the operations, in the order in which they are applied.
         length: number of items of the part before them, each counted as one example.
     """
-    size = 1  # examples of an item
+    num_items = length
+    count_examples: Callable[[int], int] = int
     for operation in operations:
-        if isinstance(operation, Batches):
-            size *= operation.size
-            length = length // size * size if operation.drop_remainder else length
-        elif isinstance(operation, Slice):
-            start, stop = operation.requested
-            length = min(length, stop * size) - min(length, start * size)
-    return length
+        num_items, count_examples = _count_after(operation, num_items, count_examples)
+    return count_examples(num_items)
+
+
+def _count_after(
+    operation: Operation, num_items: int, count_examples: Callable[[int], int]
+) -> tuple[int, Callable[[int], int]]:
+    """Returns the number of items of an operation, and the function that counts the examples in its first n items.
+
+    Args:
+        operation: the operation.
+        num_items: number of items of its child.
+        count_examples: the function that counts the examples in the first n items of its child.
+    """
+    if isinstance(operation, Batches):
+        size = operation.size
+        num_batches = num_items // size if operation.drop_remainder else -(-num_items // size)
+        return num_batches, lambda n: count_examples(min(n * size, num_items))
+    if isinstance(operation, Slice):
+        start, stop = (min(position, num_items) for position in operation.requested)
+        return max(stop - start, 0), lambda n: count_examples(start + n) - count_examples(start)
+    if isinstance(operation, Repeat) and num_items:
+        times, num_examples = operation.times, count_examples(num_items)
+        total = ENDLESS if times is None else num_items * times
+        return total, lambda n: n // num_items * num_examples + count_examples(n % num_items)
+    return num_items, count_examples

@@ -227,7 +227,7 @@ def test_names_of_files_take_little_space_in_the_graph(dataflow: Cloud) -> None:
     _, graph = submitted(dataflow)
     content = graph.SerializeToString()
     assert b"00150-long" not in content
-    assert len(content) < 110_000  # the names alone have 43,000 bytes, and would be there twice
+    assert len(content) < 130_000  # the names alone have 43,000 bytes, and would be there twice
 
 
 @pytest.mark.slow

@@ -368,3 +368,12 @@ def test_a_row_far_into_a_file_that_is_not_text(name, tmp_path):
 def test_spaces_around_objects(line, tmp_path):
     (tmp_path / "a.jsonl").write_text(f'{line}\n{{"a": 2}}\n')
     assert [row["a"] for row in publish("jsonl", tmp_path / "a.jsonl").rows] == [1, 2]
+
+
+def test_a_character_that_is_cut_off_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "cut.csv"
+    path.write_bytes(b"a,b\n1,x\n2,y\xc3")
+    first, last = csv_rows(path)
+    assert first == {"a": "1", "b": "x"}
+    assert isinstance(last, str)
+    assert last.startswith("3: not utf-8")

@@ -160,3 +160,7 @@ def test_text_is_checked_in_blocks(character):
             read += len(block)
             assert limited.is_utf8 or read > place
         assert not limited.is_utf8
+    limited = LineLimited(io.BufferedReader(io.BytesIO(content + b"\xc3")), "in/a")  # a character that is cut off
+    while limited.read(1001):
+        pass
+    assert not limited.is_utf8

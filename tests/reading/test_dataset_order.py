@@ -194,6 +194,9 @@ def test_lengths_of_parts(builder: Any, count: int, drop: bool) -> None:
         lambda part: part.take(4).batch(3, drop_remainder=drop),
         lambda part: part.skip(3).batch(2, drop_remainder=drop).batch(2, drop_remainder=drop),
         lambda part: part.shuffle(seed=1).skip(9),
+        lambda part: part.repeat(2),
+        lambda part: part.repeat(2).skip(5),
+        lambda part: part.batch(2, drop_remainder=drop).repeat(2).take(8),
     ]
     read = dataset(builder)
     for chain in chains:
