@@ -340,7 +340,7 @@ class LineLimited(io.RawIOBase):
         path: path of the file, for errors.
 
     Attributes:
-        is_utf8: whether the bytes that were read so far are UTF-8. The last character may be cut before the end is read.
+        is_utf8: whether the bytes that were read are UTF-8. The last character may be cut before the end is read.
     """
 
     def __init__(self, stream: io.BufferedReader, path: str) -> None:
