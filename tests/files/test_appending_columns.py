@@ -238,3 +238,20 @@ def test_what_a_day_lacked_may_be_missing_whatever_is_appended(tmp_path, then):
     day("ds/3.jsonl", {"id": 5, "text": "e"}, {"id": 6, "text": None})
     made = append(files(infer_rows=1))  # which does not see that the text may be missing
     assert {row["id"]: row["text"] for row in rows_of(made)}.items() >= {5: b"e", 6: None}.items()
+
+
+def test_rows_without_a_recorded_key_are_said_to_be_appended_once_more(tmp_path):
+    """A slice does not record the key of its rows; the advice to give it finds the repeated ones."""
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2", "c,3")
+    days = Csv(name="days", pattern=f"{tmp_path}/logs/1.csv", key="id", data_dir=tmp_path)
+    published = days.build(num_workers=1)
+    bd.materialize(published, split="train[:100%]", to="slice:1.0.0", data_dir=tmp_path)
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,2", "x,4")
+    files = f"{tmp_path}/logs/2.csv"
+    with pytest.warns(UserWarning) as notes:
+        doubled = bd.append("slice", Csv(pattern=files), data_dir=tmp_path, version="2.0.0")
+    assert any("the key of 1.0.0 is not recorded" in str(note.message) for note in notes)
+    assert sorted(row["n"] for row in rows_of(doubled)) == [1, 2, 2, 3, 4]
+    with pytest.warns(UserWarning) as notes, pytest.raises(bd.errors.DuplicateKeyError):
+        bd.append("slice:1.0.0", Csv(pattern=files, key="id"), data_dir=tmp_path, version="3.0.0")
+    assert not any("is not recorded" in str(note.message) for note in notes)
