@@ -201,6 +201,7 @@ def _finite(text: str) -> float:
     Raises:
         ValueError: it is too large for a float64, also where it would be stored as text.
     """
+    # Not `convert.finite`, whose advice is wrong here; an argument for the advice takes as long as the conversion.
     number = float(text)
     if math.isinf(number) and "n" not in text:  # Infinity
         raise ValueError(f"{text:.60} is too large for a float64. Write it as text in the file")

@@ -248,10 +248,11 @@ def test_rows_without_a_recorded_key_are_said_to_be_appended_once_more(tmp_path)
     bd.materialize(published, split="train[:100%]", to="slice:1.0.0", data_dir=tmp_path)
     csv(tmp_path / "logs", "2.csv", "id,n", "b,2", "x,4")
     files = f"{tmp_path}/logs/2.csv"
-    with pytest.warns(UserWarning) as notes:
+    with pytest.warns(UserWarning, match=r"names its files: all are taken|Give --key COLUMN") as notes:
         doubled = bd.append("slice", Csv(pattern=files), data_dir=tmp_path, version="2.0.0")
     assert any("the key of 1.0.0 is not recorded" in str(note.message) for note in notes)
     assert sorted(row["n"] for row in rows_of(doubled)) == [1, 2, 2, 3, 4]
-    with pytest.warns(UserWarning) as notes, pytest.raises(bd.errors.DuplicateKeyError):
+    taken = pytest.warns(UserWarning, match="names its files: all are taken")
+    with taken as notes, pytest.raises(bd.errors.DuplicateKeyError):
         bd.append("slice:1.0.0", Csv(pattern=files, key="id"), data_dir=tmp_path, version="3.0.0")
     assert not any("is not recorded" in str(note.message) for note in notes)
