@@ -59,7 +59,7 @@ def write_parquet(tmp_path: Path) -> str:
 
 def test_parquet_names_the_columns_that_become_text(tmp_path: Path, notes: list[str]) -> None:
     builder = Parquet(data_dir=tmp_path, pattern=write_parquet(tmp_path))
-    builder.build()
+    builder.build(num_workers=1)
     [note] = notes
     assert "stored as text: 'day' (date32[day]), 'at' (timestamp[us, tz=UTC]), 'price' (decimal128(3, 2)), " in note
     assert "'inner/day' (date32[day]): np.datetime64(e['day'].decode()) makes a date" in note
@@ -71,7 +71,7 @@ def test_parquet_names_the_columns_that_become_text(tmp_path: Path, notes: list[
 def test_a_type_that_is_given_needs_no_note(tmp_path: Path, notes: list[str]) -> None:
     features = {"day": "string", "at": "string", "price": "float64", "inner.day": "string"}
     builder = Parquet(data_dir=tmp_path, pattern=write_parquet(tmp_path), features=features)
-    builder.build()
+    builder.build(num_workers=1)
     assert not notes
     [e] = builder.as_dataset("train")
     assert e["price"] == 1.5
@@ -89,12 +89,12 @@ def test_a_type_that_is_given_needs_no_note(tmp_path: Path, notes: list[str]) ->
 def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str, way: str) -> None:
     (tmp_path / "a.csv").write_text(f"id,day\n1,{text}\n", encoding="utf-8")
     builder = Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"))
-    builder.build()
+    builder.build(num_workers=1)
     [note] = notes
     assert f"a.csv, line 2: column 'day' is stored as text, such as {text!r}: {way} makes a date" in note
     [e] = builder.as_dataset("train")
     assert str(eval(way, {"np": np, "datetime": datetime.datetime, "e": e})).startswith("2024-02-29")
-    Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build()
+    Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build(num_workers=1)
     assert len(notes) == 1
 
 
@@ -102,8 +102,8 @@ def test_images_without_labels_are_built_as_the_error_says(tmp_path: Path) -> No
     (tmp_path / "photos").mkdir()
     PIL.Image.new("RGB", (3, 2)).save(tmp_path / "photos" / "a.png")
     with pytest.raises(InputError, match="in a column of a CSV or JSON lines file: --feature NAME=image"):
-        ImageFolder(data_dir=tmp_path, root=str(tmp_path / "photos")).build()
+        ImageFolder(data_dir=tmp_path, root=str(tmp_path / "photos")).build(num_workers=1)
     (tmp_path / "a.csv").write_text("photo\nphotos/a.png\n", encoding="utf-8")
     builder = Csv(data_dir=tmp_path, name="photos", pattern=str(tmp_path / "a.csv"), features={"photo": "image"})
-    builder.build()
+    builder.build(num_workers=1)
     assert builder.as_dataset("train")[0]["photo"].shape == (2, 3, 3)
