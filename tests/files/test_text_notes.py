@@ -94,7 +94,9 @@ def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str,
     assert f"a.csv, line 2: column 'day' is stored as text, such as {text!r}: {way} makes a date" in note
     [e] = builder.as_dataset("train")
     assert str(eval(way, {"np": np, "datetime": datetime.datetime, "e": e})).startswith("2024-02-29")
-    Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build(num_workers=1)
+    Csv(data_dir=tmp_path, pattern=str(tmp_path / "a.csv"), features={"day": "string"}, version="1.0.1").build(
+        num_workers=1
+    )
     assert len(notes) == 1
 
 
