@@ -149,7 +149,7 @@ def test_parts_of_processes_have_one_length(jax: Any, numbers: Any) -> None:
         is_fully_addressable = False
 
     odd = numbers.take(19)
-    with pytest.raises(ValueError, match=r"got 10 and 9 items. Give shard\(\) even='drop' or even='pad'"):
+    with pytest.raises(ValueError, match=r"got 10 and 9 examples. Give shard\(\) even='drop' or even='pad'"):
         odd.shard(0, 2).batch(4).as_jax(device=OfProcesses())
     for part in (odd.shard(0, 2, even="pad"), odd.repeat().shard(0, 2), numbers.shard(1, 2)):
         part.batch(4).as_jax(device=OfProcesses())
