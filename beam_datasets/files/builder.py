@@ -37,11 +37,9 @@ from beam_datasets.files.bad_rows import (
     report,
 )
 from beam_datasets.files.fields import (
-    UNKNOWN,
     Field,
     SoundType,
     advice,
-    as_exact,
     has_files,
     override,
     parse_field,
@@ -59,6 +57,7 @@ from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, checksum, counted_here, find, pieces
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns
+from beam_datasets.files.published import missing_problem, published_fields, with_all_published
 from beam_datasets.files.rows import Key, Row, RowReader, read_and_record_keys
 from beam_datasets.files.sounds import completed, is_complete, read_content, values_at
 from beam_datasets.files.split_assignment import (
@@ -254,7 +253,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     """The key, if it is that of the version that is appended to because none was given."""
     published_splits: str | None = None
     """The options that decide the splits of rows, if they are those of the version that is appended to."""
-    _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
+    _published_fields: Mapping[str, Field] = {}  # of columns of the version that is appended to
     _touched = Inputs()  # files of that version that have another time and no other content
     _known_files: Collection[str] = ()  # of that version, their names
 
@@ -326,7 +325,13 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return None
 
     def only_new(
-        self, published_inputs: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
+        self,
+        published_inputs: Inputs,
+        *,
+        take_changed: bool,
+        compare_checksums: bool = False,
+        may_lack: bool = False,
+        features: FeatureConnector | None = None,
     ) -> list[str]:
         """Leaves out the files of which a published version was built; takes its key and the types of its columns.
 
@@ -335,6 +340,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             take_changed: whether files that have changed since are taken.
             compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
+            features: the features of the published version, for columns whose types `published_inputs` lacks.
 
         Returns:
             The names of the files that have changed.
@@ -356,7 +362,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
         unchanged = _find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
-        self._published_types, self._may_lack = published_inputs.columns, may_lack
+        self._published_fields = published_fields(published_inputs.columns, features)
+        self._may_lack = may_lack
         self._records_keys = True
         stamps = {name: (old[name].size, old[name].modified) for name in unchanged}
         touched = {name: stamp for name, stamp in stamps.items() if stamp != published_inputs.files[name]}
@@ -591,7 +598,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     def _known_types(self) -> set[str]:
         """The names of columns whose types are given, or are those of the version that is appended to."""
-        return {path.replace(".", "/").partition("/")[0] for path in (*self._specs, *self._published_types)}
+        return {path.replace(".", "/").partition("/")[0] for path in (*self._specs, *self._published_fields)}
 
     @cached_property
     def _fields(self) -> dict[str, Field]:
@@ -641,7 +648,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             *(path for name, field in inferred.items() for path in stored_paths(field, name)),
         }
         without_type = sorted(known_paths - self._specs.keys())
-        for name in sorted(self._specs.keys() - known_paths - self._published_types.keys()):
+        for name in sorted(self._specs.keys() - known_paths - self._published_fields.keys()):
             problem = f"feature {name!r} is in none of the rows that were looked at."
             near = nearest_name(name, without_type, cutoff=LIKELY_MISTAKE)
             if near:
@@ -668,15 +675,23 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         raise InputError(f"feature {path!r}: expected a sound, got none that can be read in {self.files_text}")
 
     def _as_published(self, fields: dict[str, Field]) -> dict[str, Field]:
-        """Returns the fields with the types of the version to append to; columns without a value are optional."""
-        for name, spec in self._published_types.items():
-            if name in fields and name not in self._specs and str(fields[name]) != spec:
-                field = parse_field(spec)
-                guess = self._guess.fields.get(name)  # none of Parquet
-                has_value = fields[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
-                is_missing = fields[name].optional or (self._may_lack and not has_value)
-                fields[name] = replace(as_exact(field), optional=field.optional or is_missing)
-        return fields
+        """Returns the fields with the types of the version to append to; columns without a value are optional.
+
+        A column has a `problem` if it has no value in a row, and the version to append to has one in each.
+        """
+        published = self._published_fields
+        merged = with_all_published(
+            fields,
+            {name: field for name, field in published.items() if name not in self._specs},
+            self._guess.fields,  # empty for Parquet
+            may_add=self._may_add,
+            may_lack=self._may_lack,
+        )
+        for name in () if self._skip_bad or self._may_lack else published.keys() & merged.keys() - self._specs.keys():
+            is_text = self._missing is not None and merged[name].kind == "string"  # which has an empty text
+            if not is_text and (problem := missing_problem(merged[name], name, self._guess)):
+                merged[name] = replace(merged[name], problem=problem)
+        return merged
 
     def _features(self) -> FeatureConnector:
         """Returns the feature tree of the dataset, one feature per column."""

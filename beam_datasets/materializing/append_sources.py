@@ -117,13 +117,13 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
                 "has already are appended once more. Give --key COLUMN if a column has the keys"
             )
         published_inputs = Inputs()
+    features: Any = parent.info.features
     if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
-        features: Any = parent.info.features
         texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
         published_inputs = replace(
             published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")}
         )
-    changed = builder.only_new(published_inputs, take_changed=take_changed, **comparing)
+    changed = builder.only_new(published_inputs, take_changed=take_changed, features=features, **comparing)
     if builder.published_key:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
     if builder.published_splits:

@@ -1,0 +1,146 @@
+"""The schema of the version that files are appended to, as the default of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from beam_datasets import features
+from beam_datasets.features import FeatureConnector
+from beam_datasets.features.trees import find_difference
+from beam_datasets.files.fields import UNKNOWN, Field, SoundType, as_exact, parse_field, to_feature
+from beam_datasets.files.infer import Guess
+
+_MISSING_OTHERWISE = ("class", "list", "image", "audio", "object", UNKNOWN)
+"""Kinds of fields whose features do not differ if values may be missing, or that are never optional."""
+
+
+def published_fields(columns: Mapping[str, str], tree: FeatureConnector | None) -> dict[str, Field]:
+    """Returns {column: field} of a published version.
+
+    Args:
+        columns: column -> its type, as the builder of the version recorded it; empty if it recorded none, as of a
+            slice or of a dataset that no builder of files made.
+        tree: the features of the version, which describe all other columns; None if they are unknown.
+
+    >>> tree = features.FeaturesDict({"a": features.Scalar("int16"), "b": features.Text(), "c": {"x": "float32"}})
+    >>> {name: str(field) for name, field in published_fields({"b": "string?"}, tree).items()}
+    {'a': 'int16', 'b': 'string?', 'c': '{x: float32}'}
+    """
+    described = field_of(tree) if isinstance(tree, features.FeaturesDict) else None
+    fields = dict(described.fields or {}) if described else {}
+    return fields | {name: parse_field(spec) for name, spec in columns.items()}
+
+
+def field_of(feature: FeatureConnector) -> Field | None:
+    """Returns the field that is stored as a feature; None if there is no such field.
+
+    In the fields of an object, features without such a field are left out.
+
+    >>> str(field_of(features.Tensor(shape=(2,), dtype="int8"))), field_of(features.BBoxFeature())
+    ('int8[2]', None)
+    """
+    if type(feature) is features.FeaturesDict:
+        inner = {name: field_of(feature[name]) for name in feature}
+        return Field("object", fields={name: field for name, field in inner.items() if field is not None})
+    if type(feature) is features.Sequence:
+        item = None if feature.length is not None else field_of(feature.feature)
+        return item and Field("list", item=item)
+    field = _leaf_field(feature)
+    return field if field is not None and not find_difference(feature, to_feature(field)) else None
+
+
+def _leaf_field(feature: FeatureConnector) -> Field | None:
+    """Returns the field that is most like a feature of single values; None if no field is."""
+    if isinstance(feature, features.ClassLabel):
+        names = list(feature.names)
+        is_numbered = names == list(map(str, range(len(names))))
+        return Field("class", labels=len(names) if is_numbered else tuple(names))
+    if isinstance(feature, features.Image):
+        return Field("image", dtype=str(feature.dtype), channels=feature.shape[-1] or 3)
+    if isinstance(feature, features.Audio):
+        channels = feature.shape[1] if len(feature.shape) > 1 else 1
+        return Field("audio", sound=SoundType(feature.sample_rate or 0, channels, dtype=str(feature.dtype)))
+    if isinstance(feature, features.Text):
+        return Field("string")
+    if not isinstance(feature, features.Tensor):
+        return None
+    number = Field("string" if feature.dtype.kind == "O" else str(feature.dtype))
+    if not feature.shape:
+        return replace(number, optional=feature.optional)
+    if feature.shape == (None,):
+        return Field("list", item=number)
+    shape = tuple(length for length in feature.shape if length is not None)
+    return Field("tensor", item=number, shape=shape, optional=feature.optional)
+
+
+def with_published(inferred: Field, published: Field, guess: Guess | None, *, may_add: bool, may_lack: bool) -> Field:
+    """Returns the field of a column that has the published type, whatever values the files have.
+
+    Args:
+        inferred: the field of the files.
+        published: the field of the version that is appended to.
+        guess: the values in the files that were looked at; None if they were not looked at.
+        may_add: whether objects may lack fields that are optional.
+        may_lack: whether what the files lack becomes optional in the next version.
+    """
+    if inferred.fields is not None and published.fields is not None:
+        guesses = guess.fields if guess else {}
+        inner = with_all_published(inferred.fields, published.fields, guesses, may_add=may_add, may_lack=may_lack)
+        return replace(inferred, fields=inner)
+    if inferred.kind == published.kind == "list" and inferred.item is not None and published.item is not None:
+        inner_guess = guess.item if guess else None
+        item = with_published(inferred.item, published.item, inner_guess, may_add=may_add, may_lack=may_lack)
+        return replace(inferred, item=item, optional=published.optional or inferred.optional, problem="")
+    if str(inferred) == str(published) and not inferred.problem:
+        return inferred
+    optional = published.optional
+    if may_lack:
+        has_value = inferred.kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
+        optional = optional or inferred.optional or not has_value
+    return replace(as_exact(published), optional=optional)
+
+
+def missing_problem(field: Field, name: str, guess: Guess) -> str:
+    """Returns the problem of a column in which rows lack a value that each row of the published version has, or ''.
+
+    Args:
+        field: the field of the column, of the published type.
+        name: name of the column.
+        guess: the rows that were looked at.
+    """
+    values = guess.fields.get(name)
+    num_missing = guess.rows - values.count() if values else 0
+    if not num_missing or field.optional or field.kind in (*_MISSING_OTHERWISE, "drop"):
+        return ""
+    first = f", first in {values.seen['missing'][1]}" if values and "missing" in values.seen else ""
+    return (
+        f"column {name!r}: the value is missing in {num_missing:,} of {guess.rows:,} rows{first}, and the published "
+        "version has one in each row; --union_features makes the feature optional in the next version"
+    )
+
+
+def with_all_published(
+    inferred: Mapping[str, Field],
+    published: Mapping[str, Field],
+    guesses: Mapping[str, Guess],
+    *,
+    may_add: bool,
+    may_lack: bool,
+) -> dict[str, Field]:
+    """Returns {name: field} of the columns of files, or of the fields of an object, with the published types.
+
+    Args:
+        inferred: the fields of the files.
+        published: the fields of the version that is appended to.
+        guesses: name -> the values in the files that were looked at.
+        may_add: whether rows may lack fields that are optional; such a field is missing in all of them.
+        may_lack: whether what the files lack becomes optional in the next version.
+    """
+    fields = dict(inferred)
+    for name, field in published.items():
+        if name in inferred:
+            fields[name] = with_published(inferred[name], field, guesses.get(name), may_add=may_add, may_lack=may_lack)
+        elif may_add and field.optional and field.kind not in ("image", "audio"):
+            fields[name] = as_exact(field)
+    return fields
