@@ -57,7 +57,7 @@ def _leaf_field(feature: FeatureConnector) -> Field | None:
         is_numbered = names == list(map(str, range(len(names))))
         return Field("class", labels=len(names) if is_numbered else tuple(names))
     if isinstance(feature, features.Image):
-        return Field("image", dtype=str(feature.dtype), channels=feature.shape[-1] or 3)
+        return Field("image", dtype=str(feature.dtype), channels=feature.shape[-1] or 3 if feature.shape else 3)
     if isinstance(feature, features.Audio):
         channels = feature.shape[1] if len(feature.shape) > 1 else 1
         return Field("audio", sound=SoundType(feature.sample_rate or 0, channels, dtype=str(feature.dtype)))
