@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,8 +54,9 @@ from beam_datasets.files.fields import (
     with_sounds,
 )
 from beam_datasets.files.images import ImageOptions
-from beam_datasets.files.infer import Guess, KindOf, kind_of_value
+from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, checksum, counted_here, find, pieces
+from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns
 from beam_datasets.files.published import missing_problem, published_fields, with_all_published
@@ -121,6 +123,8 @@ def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare
 
 log = logging.getLogger(__name__)
 INFER_ROWS = 20_000
+LATE_ROWS = 1_000_000
+"""Number of rows, spread over all files, that are looked at after a row did not fit the inferred schema."""
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
 SEARCHED_BYTES = 1 << 30
@@ -304,6 +308,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
         Raises:
             DuplicateKeyError: two rows have the same key; the message contains the files and lines.
+            InputError: a row cannot be used; the message contains options for all columns.
         """
         try:
             return super()._generate_version(self._with_inputs(options), overwrite=overwrite)
@@ -315,6 +320,29 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             raise error.with_message(
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{location_lines}"
             ) from None
+        except InputError as error:
+            if SKIP_ADVICE not in str(error) or not (late_types := self._late_types(str(error))):
+                raise
+            raise error.with_message(f"{error}\n{late_types}") from None
+
+    def _late_types(self, shown: str) -> str:
+        """Returns the options for all columns whose types the first rows do not show; '' if there are none.
+
+        Args:
+            shown: the error of the row at which the build has failed.
+        """
+        with contextlib.suppress(BeamDatasetsError):  # the error of the build is raised, which this one would hide
+            other = copy.copy(self)
+            other._infer_rows = LATE_ROWS
+            guess = other._guess_rows()
+            inference = Inference(is_text=self._missing is not None, numerals=self._numerals)
+            given = {*self._specs, *self._published_fields}
+            return describe_late_types(self._fields, guess, inference, given=given, shown=shown) if guess.rows else ""
+        return ""
+
+    def _guess_rows(self) -> Guess:
+        """Returns the kinds of the values in the first rows of each file; none for formats that declare types."""
+        return Guess()
 
     def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
         """Returns the sources if they are a few small files of this machine; see DatasetBuilder."""

@@ -243,7 +243,7 @@ def missing_problem(field: Field, path: str) -> str:
             f"a missing value inside the list {path.replace('[]', '')!r} cannot be stored; {text}, {drop} leaves it out"
         )
     if field.kind == "list":
-        empty = f"{advice(path, _optional(field))} makes an empty one of it"
+        empty = f"{advice(path, optional_type(field))} makes an empty one of it"
         return f"the list is missing; {empty}, {f'{text}, ' * bool(is_inside)}{drop} leaves all of them out"
     if is_inside:
         return f"the value is missing inside a list, where that cannot be stored; {text}, {drop} leaves it out"
@@ -254,10 +254,10 @@ def missing_problem(field: Field, path: str) -> str:
             f"the {noun} is missing, which cannot be stored; leave out such rows by --skip_bad, or all {noun}s by "
             f"{drop}; {content} stores the bytes of the files, which may be missing"
         )
-    return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
+    return f"the value is missing; if that is right, say so: {advice(path, optional_type(field))}"
 
 
-def _optional(field: Field) -> str:
+def optional_type(field: Field) -> str:
     """Returns the type to give for a field that may be missing, for advice: "?" if the inferred type can be kept."""
     last = field
     while last.item is not None:

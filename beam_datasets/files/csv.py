@@ -18,7 +18,7 @@ import itertools
 import logging
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -167,8 +167,7 @@ class Csv(RowsBuilder):
         only_column = columns[0] if len(columns) == 1 and columns[0] not in self._specs else ""
         other_delimiter = next((d for d in ",;\t|" if d in only_column and d not in used_delimiters), "")
         delimiter_advice = other_delimiter and f"; is the delimiter different? (--delimiter {other_delimiter!r})"
-        empty_guess = Guess(fields={name: Guess() for name in columns})
-        guess, problem = self._guess_of(self._rows, empty_guess, TextKinds(self._missing or (), self._numerals))
+        guess, problem = self._guess_of_columns(columns)
         if not guess.rows:
             if problem:
                 raise InputError(f"no row can be used; {problem}{delimiter_advice}")
@@ -188,6 +187,15 @@ class Csv(RowsBuilder):
             if name not in self._known_types:
                 log.warning(note)
         return with_absent(fields, names_by_path, may_lack=self._may_lack)
+
+    def _guess_of_columns(self, columns: Iterable[str]) -> tuple[Guess, str]:
+        """Returns (kinds of the values of the columns, first problem or ''); see `RowsBuilder._guess_of`."""
+        empty_guess = Guess(fields={name: Guess() for name in columns})
+        return self._guess_of(self._rows, empty_guess, TextKinds(self._missing or (), self._numerals))
+
+    def _guess_rows(self) -> Guess:
+        """Returns the kinds of the values in the first rows of each file."""
+        return self._guess_of_columns(dict.fromkeys(name for names in self._headers.values() for name in names))[0]
 
     def _text_warnings(self, guess: Guess) -> Iterator[tuple[str, str]]:
         """Yields (name, warning) of each column that becomes text, and may have been meant as numbers or dates."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, with_slashes
-from beam_datasets.files.infer import Inference
+from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
@@ -79,6 +79,10 @@ class Jsonl(RowsBuilder):
             if not any(column == name or column.startswith(f"{name}/") for name in given_names):
                 log.warning(note)
         return fields
+
+    def _guess_rows(self) -> Guess:
+        """Returns the kinds of the values in the first rows of each file."""
+        return self._guess_of(self._rows)[0]
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

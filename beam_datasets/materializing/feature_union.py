@@ -27,13 +27,15 @@ def join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, uni
         BeamDatasetsError: the features differ, and either `union_features` is False or no union exists.
     """
     for other in datasets[1:]:
-        if not (problem := find_difference(info.features, other.info.features)):
+        if not (problem := _describe_differences(info.features, other.info.features)):
             continue
         way = ", or let those that one of them lacks be missing: --union_features (union_features=True)"
         try:
             joined_features = union(info.features, other.info.features)
         except BeamDatasetsError as error:
-            joined_features, problem, way = None, str(error).rstrip("."), ""
+            reason = str(error).rstrip(".")
+            joined_features, way = None, ""
+            problem = f"{problem}. {reason}" if " features differ: " in problem else reason
         if joined_features is None or not union_features:
             raise BeamDatasetsError(
                 f"{display_name(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
@@ -41,6 +43,20 @@ def join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, uni
             )
         info = info.replace(features=joined_features)
     return info
+
+
+def _describe_differences(one: Any, other: Any) -> str:
+    """Returns the differences of two trees of features as a clause, one for each feature that differs; '' for none."""
+
+    def only(name: str, tree: FeaturesDict) -> FeaturesDict:
+        """Returns the features of this name in a tree: one, or none."""
+        return FeaturesDict({name: tree[name]} if name in tree else {})
+
+    names = {**one, **other} if type(one) is type(other) is FeaturesDict else {}
+    differences = list(filter(None, (find_difference(only(name, one), only(name, other)) for name in names)))
+    if len(differences) < 2:
+        return find_difference(one, other) or ""
+    return f"{len(differences)} features differ: {'; '.join(differences)}"
 
 
 def union(one: Any, other: Any, name: str = "") -> Any:

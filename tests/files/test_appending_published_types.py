@@ -117,3 +117,13 @@ def test_files_have_the_types_of_a_builder_of_the_users_own(tmp_path):
     assert [int(rows[key]["n"]) for key in "abc"] == [1, 2, 3]
     assert rows["c"]["v"].tolist() == [5, 6]
     assert int(rows["b"]["label"]) == 1
+
+
+def test_all_features_that_differ_are_named_in_one_error(tmp_path):
+    (tmp_path / "a.csv").write_text("id,n,m\n1,1,a\n")
+    Csv(name="ds", pattern=f"{tmp_path}/a.csv", key="id", data_dir=tmp_path).build()
+    (tmp_path / "b.csv").write_text("id,n,k\n2,1,3\n")
+    other = Csv(pattern=f"{tmp_path}/b.csv", key="id", features={"n": "int8"}, data_dir=tmp_path)
+    with pytest.raises(BeamDatasetsError, match="3 features differ: ") as error:
+        bd.append("ds", other, data_dir=tmp_path)
+    assert [name in str(error.value) for name in ("'n' is", "'m', Text", "'k', int64")] == [True] * 3
