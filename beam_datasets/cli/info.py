@@ -13,6 +13,7 @@ from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Comman
 from beam_datasets.cli.printing import say, splits_table, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
+from beam_datasets.features.stacking import describe_missing
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
@@ -58,6 +59,8 @@ def run_info(args: Sequence[str]) -> int:
     if rule := catalog.version_rule(parsed.dataset, published.dataset_dir):
         say(rule)
     say(f"{info.data_dir}\n{info.features!r}")
+    if missing_values := describe_missing(info.features):
+        say(missing_values)
     if info.supervised_keys:
         say(f"supervised keys: {info.supervised_keys}")
     say(splits_table(info.splits))

@@ -24,7 +24,7 @@ from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_bytes, to_object_array, to_str
-from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.tensor import Tensor, Text
 from beam_datasets.features.trees import record_name
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
@@ -204,6 +204,25 @@ def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -
         dtype: the dtype of the numbers.
     """
     return {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
+
+
+def describe_missing(feature: FeatureConnector) -> str:
+    """Returns a sentence about the values that readers get where values are missing; '' if none may be missing.
+
+    A Text is left out: what was empty and what was missing read the same.
+
+    >>> from beam_datasets.features.tensor import Scalar
+    >>> describe_missing(FeaturesDict({"a": Scalar("int64", optional=True)}))
+    'missing values: None when iterated; in batches and frameworks -2147483648 (a), unless fill= replaces them'
+    """
+    names: dict[str, list[str]] = {}
+    for path, leaf in _iter_leaves(feature):
+        if isinstance(leaf, Tensor) and not isinstance(leaf, Text) and leaf.may_be_missing:
+            names.setdefault(repr(default_fill(leaf.dtype)), []).append(_label(path))
+    values = ", ".join(f"{value} ({', '.join(paths)})" for value, paths in names.items())
+    return values and (
+        f"missing values: None when iterated; in batches and frameworks {values}, unless fill= replaces them"
+    )
 
 
 def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:

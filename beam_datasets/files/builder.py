@@ -71,6 +71,7 @@ from beam_datasets.files.split_assignment import (
     assignment,
     assignment_of_options,
 )
+from beam_datasets.files.text_notes import note_on_missing, numbers_that_may_be_missing
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.inputs import Inputs
@@ -660,6 +661,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             text = "\n  ".join(wrong)
             has_place = any(file.path in text for file in self._all_files)
             raise InputError(text if has_place else f"{self.files_text}: {text}")
+        undeclared = {name: field for name, field in fields.items() if name not in self._known_types}
+        if missing_numbers := dict(numbers_that_may_be_missing(undeclared)):
+            log.warning(note_on_missing(self.files_text, missing_numbers))
         return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
 
     def _check_names_that_no_row_has(self, inferred: Mapping[str, Field]) -> None:

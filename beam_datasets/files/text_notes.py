@@ -1,11 +1,14 @@
-"""Notes on columns of dates, times and decimals, which are stored as text."""
+"""Notes on columns of dates, times and decimals, which are stored as text, and of numbers that may be missing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 
-from beam_datasets.files.fields import Field, advice
+import numpy as np
+
+from beam_datasets.features.stacking import default_fill
+from beam_datasets.files.fields import INTEGERS, Field, advice
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d+)?)?)?")
 _DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2}")
@@ -38,6 +41,42 @@ def note_on_types(path: str, types: Mapping[str, str]) -> str:
         f"{advice(next(iter(types)), 'string')} accepts text",
     ]
     return f"{path}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
+
+
+def numbers_that_may_be_missing(fields: Mapping[str, Field], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields (path, kind) of each integer and bool that may be missing, for which no value means missing.
+
+    >>> list(numbers_that_may_be_missing({"a": Field("int64", optional=True), "b": Field("float32", optional=True)}))
+    [('a', 'int64')]
+    """
+    for name, field in fields.items():
+        if field.optional and field.kind in (*INTEGERS, "bool"):
+            yield path + name, field.kind
+        elif field.kind == "object":
+            yield from numbers_that_may_be_missing(field.fields or {}, f"{path}{name}/")
+
+
+def note_on_missing(path: str, kinds: Mapping[str, str]) -> str:
+    """Returns a note on integers and bools of which some are missing: what readers get, and what to choose.
+
+    Args:
+        path: the file, for the note.
+        kinds: path of a column -> its kind, such as "int64".
+    """
+    listed = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+    name, kind = next(iter(kinds.items()))
+    fill = False if kind == "bool" else 0
+    ways = [
+        f"fill={{{name.replace('/', '.')!r}: {fill}}} of batch() and as_torch() gives another value",
+        f"{advice(name, f'{kind}?')} accepts this",
+        f"{advice(name, 'float64?')} makes NaN of a missing value" if kind != "bool" else "",
+        f"{advice(name, 'drop')} leaves the column out",
+    ]
+    value = default_fill(np.dtype(kind))
+    return (
+        f"{path}: missing values in: {listed}: they are None when iterated, and {value} in batches, PyTorch and JAX: "
+        f"{'; '.join(filter(None, ways))}"
+    )
 
 
 def way_to_read(name: str, example: str) -> str:

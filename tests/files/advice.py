@@ -62,6 +62,7 @@ FOLLOWED_ELSEWHERE = {
     "files/csv.py:_text_warnings --feature": "tests/files/test_text_notes.py",
     "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
+    "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/resolve.py:format_of --pattern": "tests/cli/test_resolve.py",
     "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",

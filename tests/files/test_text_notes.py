@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -14,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_datasets.cli import main
 from beam_datasets.errors import InputError
+from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
+from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
 
 DAY = datetime.date(2024, 2, 29)
@@ -66,6 +71,52 @@ def test_parquet_names_the_columns_that_become_text(tmp_path: Path, notes: list[
     assert "--feature price=float64 stores numbers" in note
     [e] = builder.as_dataset("train")
     assert np.datetime64(e["day"].decode()) == np.datetime64("2024-02-29")
+
+
+def write_rows(tmp_path: Path, kind: str) -> str:
+    """Writes two rows, in the second of which `n`, `ok` and `x` are missing, and returns the path of the file."""
+    rows = [{"id": 1, "n": 7, "ok": True, "x": 0.5}, {"id": 2, "n": None, "ok": None, "x": None}]
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text("id,n,ok,x\n1,7,true,0.5\n2,,,\n")
+    elif kind == "jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("builder", [Csv, Jsonl, Parquet])
+def test_integers_and_bools_with_missing_values_are_named_once_with_what_to_choose(
+    tmp_path: Path, notes: list[str], capsys: pytest.CaptureFixture[str], builder: type[RowsBuilder]
+) -> None:
+    pattern = write_rows(tmp_path, builder.__name__.lower())
+
+    def batch_of(version: str, **features: str) -> dict[str, Any]:
+        files = builder(
+            data_dir=str(tmp_path), name="ds", pattern=pattern, key="id", features=features, version=version
+        )
+        files.build(num_workers=1)
+        batch: dict[str, Any] = next(iter(files.as_dataset("train").batch(2)))
+        return batch
+
+    batch = batch_of("1.0.0")
+    [note] = notes
+    assert (
+        "missing values in: 'n' (int64), 'ok' (bool): they are None when iterated, and -2147483648 in batches" in note
+    )
+    assert sorted(batch["n"].tolist()) == [-2147483648, 7]
+    for words in ("fill={'n': 0} of batch()", "--feature 'n=int64?' accepts", "--feature 'n=float64?'", "n=drop"):
+        assert words in note
+    assert np.isnan(batch_of("1.0.1", n="float64?", ok="bool?")["n"]).sum() == 1
+    assert "n" not in batch_of("1.0.2", n="drop", ok="bool?")
+    assert sorted(batch_of("1.0.3", n="int64?", ok="bool?")["n"].tolist()) == [-2147483648, 7]
+    assert len(notes) == 1
+    assert main(["info", "ds:1.0.0", "--data_dir", str(tmp_path)]) == 0
+    values = (
+        "missing values: None when iterated; in batches and frameworks -2147483648 (n), False (ok), nan (x), unless"
+    )
+    assert values in capsys.readouterr().out
 
 
 def test_a_type_that_is_given_needs_no_note(tmp_path: Path, notes: list[str]) -> None:
