@@ -559,10 +559,24 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
     made = manager(tmp_path)
     for given in (path, str(path), path.as_uri()):
         assert made.download(given) == path
-        assert (made.download_and_extract(given) / "a" / "b.txt").read_bytes() == CONTENT
+        for directory in (made.download_and_extract(given), made.extract(given)):
+            assert (directory / "a" / "b.txt").read_bytes() == CONTENT
+        assert [file.read() for _, file in made.iter_archive(given)] == [CONTENT]
     assert made.download({"all": [tmp_path]}) == {"all": [tmp_path]}
     with pytest.raises(DownloadError, match=r"gone\.zip does not exist"):
         made.download(tmp_path / "gone.zip")
+
+
+@pytest.mark.parametrize("method", ["download", "extract", "iter_archive"])
+def test_paths_that_are_not_of_this_machine(tmp_path: Path, method: str) -> None:
+    open_archive = getattr(manager(tmp_path), method)
+    with pytest.raises(DownloadError, match=r"gone\.zip does not exist"):
+        open_archive((tmp_path / "gone.zip").as_uri())
+    with pytest.raises(DownloadError, match="got one of 'other'"):
+        open_archive(f"file://other{tmp_path}/a.zip")
+    if method != "download":
+        with pytest.raises(DownloadError, match="`download` fetches it"):
+            open_archive("https://example.org/a.zip")
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,10 @@ class DownloadManager:
     def extract(self, paths: Any) -> Any:
         """Returns the paths of extracted archives: a directory each, or a file for a single compressed file.
 
+        An archive is a path, as text, Path or file:// URL.
+
         Raises:
-            DownloadError: an archive is damaged, of an unknown kind, or unsafe to unpack.
+            DownloadError: an archive does not exist, is damaged, of an unknown kind, or unsafe to unpack.
         """
         return self._mapped(self._extract, paths)
 
@@ -421,23 +423,37 @@ def _local_path(url: str) -> Path | None:
 
     >>> _local_path("file:///data/a%20b.zip").as_posix(), _local_path("data/a.zip").as_posix(), _local_path("gs://b/a")
     ('/data/a b.zip', 'data/a.zip', None)
+
+    Raises:
+        DownloadError: a file:// URL names another machine.
     """
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise DownloadError(
+                f"{url}: expected a file of this machine, got one of {parts.netloc!r}. Write file:// and the absolute "
+                "path, which begins with a third slash."
+            )
         return Path(urllib.request.url2pathname(parts.path))
     return Path(url).expanduser() if "://" not in url else None
 
 
 def _path_of(resource: Any) -> Path:
-    """Returns the local path that a path or a `Resource` names.
+    """Returns the local path that a path, a file:// URL or a `Resource` names.
 
     Raises:
+        DownloadError: the path does not exist, or it is a URL of another scheme.
         TypeError: a `Resource` has no path.
     """
-    path = resource.path if isinstance(resource, Resource) else resource
-    if path is None:
+    text = resource.path if isinstance(resource, Resource) else resource
+    if not isinstance(text, (str, os.PathLike)):
         raise TypeError(f"{resource!r:.200}; needed: a path, or a Resource with one.")
-    return Path(path)
+    path = _local_path(os.fspath(text))
+    if path is None:
+        raise DownloadError(f"{text}: expected an archive of this machine, got a URL. `download` fetches it.")
+    if not path.exists():
+        raise DownloadError(f"{path} does not exist; expected an archive of this machine.")
+    return path
 
 
 def _method_of(resource: Any, path: Path) -> ExtractMethod:
