@@ -220,6 +220,30 @@ def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
     )
 
 
+def note_on_builder(name: str, config: str | None, version: VersionOrStr, root: str) -> str:
+    """Returns a sentence about the version that a bare name means where the builder is imported; '' if it is this one.
+
+    Also returns '' if no builder of this name is registered, or if its code cannot be asked.
+
+    Args:
+        name: name of the dataset.
+        config: name of its config, if any.
+        version: the version.
+        root: root of the datasets.
+    """
+    label, canonical = _join_config(name, config), version
+    with contextlib.suppress(Exception):  # of the author's constructor: the version is published without a sentence
+        builder = code_of(name, {})
+        if builder is not None and (config is None or builder.has_config(config)):
+            canonical = builder(data_dir=root, config=config).version
+    if Version(canonical) == Version(version):
+        return ""
+    return (
+        f"Where its builder is imported, {label!r} means {canonical}, the version of the code; ask for "
+        f"'{label}:{version}' or '{label}:latest'."
+    )
+
+
 _warned: set[str] = set()  # directories of versions that a higher one was named beside
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets import catalog
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
@@ -148,6 +149,9 @@ def run(args: Sequence[str]) -> int:
                     plan, None if show is None else lambda progress: show(progress.bytes_written, total)
                 )
     say(f"Published in {directory} after {time.monotonic() - start_time:.1f} s")
+    info = plan.info
+    if note := catalog.note_on_builder(info.name, info.config_name, info.version, catalog.root_dir(parsed.data_dir)):
+        say(note)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
+from beam_datasets import catalog
 from beam_datasets.cli.append import COMMAND
 from beam_datasets.materializing.append_options import AppendOptions
 from tests.materializing.generated import generate
@@ -154,6 +155,32 @@ class EventsOfDays(bd.DatasetBuilder):
     assert [line.split()[0] for line in out.splitlines() if "to be removed" in line] == [
         "events_of_days:1.0.0", "events_of_days:2.0.0",
     ]  # fmt: skip
+
+
+def test_the_version_of_the_code_is_named_beside_a_higher_one(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    Path("visits.py").write_text("""
+import beam_datasets as bd
+
+class VisitsOfCode(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+    BUILDER_CONFIGS = [bd.BuilderConfig("eu"), bd.BuilderConfig("us")]
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features={"n": bd.features.Scalar("int64")})
+
+    def _split_generators(self):
+        return {"train": [(n, {"n": n}) for n in range(3)]}
+""")
+    for config in ("eu", "us"):
+        assert run("build", f"visits.py/{config}", "--data_dir=data", "--num_workers=1")[0] == 0
+    Path("key.txt").write_text("1\n")
+    code, out, err = run("append", "visits_of_code/us", "--data_dir=data", "--delete=key.txt", "--imports=visits.py")
+    assert code == 0, err
+    assert "Where its builder is imported, 'visits_of_code/us' means 1.0.0, the version of the code; ask for " in out
+    monkeypatch.setattr(catalog, "_registered", {})
+    code, out, _ = run("append", "visits_of_code/eu", "--data_dir=data", "--delete=key.txt")
+    assert (code, out.splitlines()[-1].startswith("Published in")) == (0, True)
 
 
 # `beam-datasets adopt` as a user types it
