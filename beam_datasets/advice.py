@@ -325,27 +325,36 @@ _MIN_BUFFER_SIZE = 100  # smaller numbers are more often seeds
 
 
 def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates `shuffle(seed, window)`: warns once per seed if a lone positional seed may be a tf.data buffer size."""
+    """Decorates `shuffle(seed, window)`: warns if positional arguments may be a buffer size and a seed of tf.data.
+
+    It warns once for each pair of arguments.
+    """
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls the function, and warns if the only argument is an int that looks like a buffer size."""
-        seed = args[1] if len(args) == 2 and not kwargs else 0
-        if isinstance(seed, int) and seed >= _MIN_BUFFER_SIZE:
-            _warn_of_buffer_size(seed)
+        """Calls the function, and warns if the first of the positional arguments looks like a buffer size."""
+        seed, window = (*args[1:3], None, None)[:2] if not kwargs else (None, None)
+        if isinstance(seed, int) and seed >= _MIN_BUFFER_SIZE and (window is None or isinstance(window, int)):
+            _warn_of_buffer_size(seed, window)
         return function(*args, **kwargs)
 
     return checked
 
 
-@functools.cache  # warns once per seed
-def _warn_of_buffer_size(seed: int) -> None:
-    """Warns once per seed that it is not the size of a shuffle buffer."""
-    warnings.warn(
+@functools.cache  # warns once for each pair
+def _warn_of_buffer_size(seed: int, window: int | None) -> None:
+    """Warns that a seed is not the size of a shuffle buffer, and that a window is not a seed."""
+    message = (
         f"shuffle({seed}): {seed} is the seed, and all examples are shuffled; no buffer is needed. Write "
-        f"shuffle(seed={seed}), or shuffle(seed=0, window={seed}) to shuffle within a window.",
-        stacklevel=3,
+        f"shuffle(seed={seed}), or shuffle(seed=0, window={seed}) to shuffle within a window."
     )
+    if window is not None:
+        message = (
+            f"shuffle({seed}, {window}): {seed} is the seed and {window} is the window. If they are the buffer size "
+            f"and the seed of tf.data, write shuffle(seed={window}, window={seed}); otherwise shuffle(seed={seed}, "
+            f"window={window})."
+        )
+    warnings.warn(message, stacklevel=3)
 
 
 def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:

@@ -613,8 +613,12 @@ def test_a_buffer_size_for_the_seed_is_named_once(names: dict[str, Any]) -> None
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for shuffled in (ds.shuffle(seed=1000), ds.shuffle(7), ds.shuffle(1000, 5), ds.shuffle(1000, window=5)):
+        for shuffled in (ds.shuffle(seed=1000), ds.shuffle(7), ds.shuffle(7, 5), ds.shuffle(1000, window=5)):
             assert len(shuffled) == 12
+    for swapped in (ds, names["stream"]):
+        advice._warn_of_buffer_size.cache_clear()
+        with pytest.warns(UserWarning, match=r"write shuffle\(seed=5, window=1000\); otherwise"):
+            swapped.shuffle(1000, 5)
 
 
 def test_a_data_frame_has_a_column_for_each_feature(names: dict[str, Any]) -> None:
