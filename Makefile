@@ -95,9 +95,14 @@ quickstart: .venv/.quickstart
 # All three run even if one fails, and pytest's summary is printed last.
 test: .venv/.ready
 	@failed=0; \
-	$(MAKE) --no-print-directory --keep-going lint || failed=1; \
-	$(BIN)/pytest -n 4 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
+	$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target lint compile-tests || failed=1; \
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not slow' $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
+
+# While mypy keeps the other core busy. Otherwise each of pytest's processes would compile all tests.
+.PHONY: compile-tests
+compile-tests: .venv/.ready
+	@$(BIN)/pytest --collect-only -q >/dev/null || true
 
 # Property tests draw 40 cases each here, and 20 in `make test`.
 # More processes than cores: many tests wait for servers and for processes that they kill.

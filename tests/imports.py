@@ -1,6 +1,7 @@
 """The import rule of the package: its layers, the imports of a file, and what they do against the rule."""
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,12 @@ class Import(NamedTuple):
     for_typing: bool
 
 
+@functools.cache
+def parse(source: str) -> ast.Module:
+    """Parses a source; several tests share the tree, so they must not change it."""
+    return ast.parse(source)
+
+
 def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
     """Yields every import of a module's source, those inside functions and `if TYPE_CHECKING` included."""
 
@@ -85,7 +92,7 @@ def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[I
             for child in ast.iter_child_nodes(node):
                 yield from visit(child, inside, for_typing)
 
-    yield from visit(ast.parse(source), True, False)
+    yield from visit(parse(source), True, False)
 
 
 def _targets(node: ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import EXCEPTIONS, PACKAGE, ROOT, imports, sources, violations
+from tests.imports import EXCEPTIONS, PACKAGE, ROOT, imports, parse, sources, violations
 
 
 def test_package_keeps_the_import_rule() -> None:
@@ -38,7 +38,7 @@ def imported_modules(path: Path, known: Iterable[str]) -> Iterator[str]:
             for child in ast.iter_child_nodes(node):
                 yield from visit(child)
 
-    yield from (module for module in visit(ast.parse(path.read_text("utf-8"))) if module in known)
+    yield from (module for module in visit(parse(path.read_text("utf-8"))) if module in known)
 
 
 def test_no_files_import_each_other() -> None:
@@ -97,7 +97,7 @@ def test_lines_of_c_stay_short() -> None:
 
 
 def _long_functions(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (length := _code_lines(node)) > 40:
             yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}() has {length} lines (40 at most)"
 

@@ -160,6 +160,7 @@ def test_every_format_of_files_has_a_name():
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_what_is_made_passes_its_own_test(run: Any, tmp_path: Path) -> None:
     code, printed, _ = run("new", "my_birds", "--to", tmp_path)
     assert code == 0

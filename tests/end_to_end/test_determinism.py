@@ -1,9 +1,11 @@
 """The same input gives the same bytes on any runner, for datasets that are generated, materialized and derived."""
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +112,15 @@ def run_materialize(sliced: Path, data_dir: Path, way: str, **options) -> Path:
 
 
 @pytest.fixture(scope="module")
-def materialized(sliced, tmp_path_factory) -> dict[str, Path]:
-    """Each way within this process."""
-    return {way: run_materialize(sliced, tmp_path_factory.mktemp(way), way, num_workers=1) for way in WAYS}
+def materialized(sliced, tmp_path_factory) -> Callable[[str], Path]:
+    """A function from a way to what it makes within this process."""
+    return functools.cache(lambda way: run_materialize(sliced, tmp_path_factory.mktemp(way), way, num_workers=1))
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.slow
 def test_examples_and_keys_are_those_of_the_slice(sliced, materialized, way):
-    whole, made = builder_from_directory(sliced), builder_from_directory(materialized[way])
+    whole, made = builder_from_directory(sliced), builder_from_directory(materialized(way))
     for split, expression in SPLITS.items():
         examples = [e for e in whole.as_dataset(expression)[:] if "filter" not in WAYS[way] or keep(e)]
         got = made.as_dataset(split)[:]
@@ -140,7 +142,7 @@ def test_examples_and_keys_are_those_of_the_slice(sliced, materialized, way):
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_workers": 2},
+        pytest.param({"num_workers": 2}, marks=pytest.mark.slow),
         pytest.param({"num_workers": 2, "payload": "inline"}, marks=pytest.mark.slow),
         {"num_workers": 1, "payload": "inline", "block_size": 2_000},
         {"num_workers": 1, "beam_options": ["--direct_runner_bundle_repeat=0"]},
@@ -149,14 +151,14 @@ def test_examples_and_keys_are_those_of_the_slice(sliced, materialized, way):
 )
 @pytest.mark.parametrize("way", [*(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way != "all"), "all"])
 def test_runs_of_materialize_do_not_differ(sliced, materialized, tmp_path, way, options):
-    assert digests(run_materialize(sliced, tmp_path, way, **options)) == digests(materialized[way])
+    assert digests(run_materialize(sliced, tmp_path, way, **options)) == digests(materialized(way))
 
 
 @pytest.mark.slow
 def test_the_portable_job_service_materializes_the_same(portable, sliced, materialized, tmp_path):
     for way in WAYS:
         assert digests(run_materialize(sliced, tmp_path / way, way, beam_options=portable)) == digests(
-            materialized[way]
+            materialized(way)
         )
 
 
@@ -164,7 +166,7 @@ def test_the_portable_job_service_materializes_the_same(portable, sliced, materi
 def test_a_spill_dir_elsewhere(sliced, materialized, tmp_path):
     for way in ("filter", "reshuffle"):
         made = run_materialize(sliced, tmp_path / way, way, num_workers=1, spill_dir=tmp_path / "spill")
-        assert digests(made) == digests(materialized[way])
+        assert digests(made) == digests(materialized(way))
         assert not [path for path in (tmp_path / "spill").rglob("*") if path.is_file()]
 
 

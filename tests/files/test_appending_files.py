@@ -50,7 +50,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
 
 
-@pytest.mark.parametrize("given", [[], ["--key", "id"]])
+@pytest.mark.parametrize("given", [[], pytest.param(["--key", "id"], marks=pytest.mark.slow)])
 def test_the_key_is_that_of_the_published_version(tmp_path, capsys, given):
     """As the types of the columns are."""
     csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")

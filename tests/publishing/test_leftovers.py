@@ -97,6 +97,7 @@ def states(data_dir: Path, **options: float) -> dict[str, tuple[bool, str]]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_that_is_under_way_is_let_alone_and_a_killed_one_is_removed(data_dir: Path, tmp_path: Path) -> None:
     with running_build(tmp_path, data_dir) as (process, staging):
         assert states(data_dir, older_than=0) == {staging.name: (False, f"in use by process {process.pid}")}

@@ -41,7 +41,9 @@ class Repeating(bd.DatasetBuilder):
         }[self.source]
 
 
-@pytest.mark.parametrize("source", ["list", "generator", "function", "units"])
+@pytest.mark.parametrize(
+    "source", ["list", "units", *(pytest.param(name, marks=pytest.mark.slow) for name in ("generator", "function"))]
+)
 def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str) -> None:
     with pytest.raises(DuplicateKeyError, match=r"have the same key 'key of both' \(its hash is \w+\)\.") as caught:
         Repeating(data_dir=tmp_path, source=source).build()

@@ -136,7 +136,7 @@ def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("many"), {"n": np.int64}, {"train": rows}, num_shards=700)
 
 
-@pytest.mark.parametrize(("jobs", "decode"), [(1, False), (3, True)])
+@pytest.mark.parametrize(("jobs", "decode"), [pytest.param(1, False, marks=pytest.mark.slow), (3, True)])
 def test_more_shards_than_files_may_be_open(many_shards: Path, jobs: int, decode: bool) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = [os.dup(0) for _ in range(16)]  # numbers between them may be in use
