@@ -33,6 +33,9 @@ _KERAS_PROBES = {"_symbolic_build", "get_tf_dataset"}
 _KERAS_PROBING_MODULES = _paths(
     "/keras/src/trainers/trainer.py", "/keras/src/trainers/data_adapters/torch_data_loader_adapter.py"
 )
+_WORKER_LOOPS = _paths("/torch/utils/data/_utils/worker.py")
+_HUGGING_FACE_READERS = _paths("/datasets/iterable_dataset.py", "/datasets/packaged_modules/generator/generator.py")
+_SHARDING_FILTERS = _paths("/torch/utils/data/datapipes/iter/sharding.py")
 _LOADERS = (*_STATEFUL_LOADERS, *_paths("/torch/utils/data/dataloader.py"))
 
 
@@ -81,6 +84,25 @@ def count_blocks_of_divider() -> int:
     """
     shard = find_dividing_shard()
     return 1 if shard is None or shard.split_batches else int(shard.num_processes)
+
+
+def find_outer_divider() -> str | None:
+    """Returns the name of a dataset class that reads in this process, and divides items among ranks or workers.
+
+    A DataLoader that such a dataset reads may start workers of its own, whose stack includes that of their parent.
+
+    Returns:
+        None if there is none.
+    """
+    for frame in _frames():
+        path = frame.f_code.co_filename
+        if path.endswith(_WORKER_LOOPS):
+            return None
+        if path.endswith(_HUGGING_FACE_READERS):
+            return "a dataset of Hugging Face (from_generator)"
+        if path.endswith(_SHARDING_FILTERS) and getattr(frame.f_locals.get("self"), "num_of_instances", 1) > 1:
+            return "sharding_filter()"
+    return None
 
 
 def is_state_saved_late() -> bool:

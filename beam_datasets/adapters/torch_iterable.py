@@ -13,6 +13,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     LOGGER,
     check_divider,
     check_loader,
+    check_outer_divider,
     has_length,
     warn_of_filled_batches,
     warn_of_lightning,
@@ -215,12 +216,13 @@ class Divided:
 
         Raises:
             StateError: the loaded state belongs to another worker.
-            ValueError: a DataLoader makes batches of one batch.
+            ValueError: a DataLoader makes batches of one batch, or another dataset divides the items once more.
         """
         check_loader(self, self._dataset)
         self._passes.detach_from_parent()
         worker, num_workers, base_seed = torch_workers.get_worker()
         ranks = self.ranks
+        check_outer_divider(self._dataset, num_workers * (1 if self._given_ranks else ranks.num_ranks))
         if worker == 0 and self._passes.claim_announcement():
             LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)

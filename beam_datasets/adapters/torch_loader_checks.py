@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters import torch_workers
-from beam_datasets.adapters.callers import FitLoop, find_dividing_shard, find_loader, is_state_saved_late
+from beam_datasets.adapters.callers import (
+    FitLoop,
+    find_dividing_shard,
+    find_loader,
+    find_outer_divider,
+    is_state_saved_late,
+)
 
 if TYPE_CHECKING:
     from beam_datasets.adapters.torch_iterable import Divided
@@ -41,6 +47,25 @@ def check_divider(dataset: Any) -> None:
             "batch_size=None by its batch size. For the batches of a dataset, expected "
             "DataLoaderConfiguration(dispatch_batches=True). Or leave batch() out, and give as_torch(block=...) "
             "and the DataLoader the batch size."
+        )
+
+
+def check_outer_divider(dataset: Any, num_shares: int) -> None:
+    """Checks that a dataset that reads `as_torch()`, such as one of Hugging Face, does not divide its items once more.
+
+    Args:
+        dataset: the dataset that `as_torch()` divides, for the text.
+        num_shares: the number of DataLoader workers, times that of the ranks that `as_torch()` has detected.
+
+    Raises:
+        ValueError: both divide the items.
+    """
+    divider = find_outer_divider() if num_shares > 1 else None
+    if divider is not None:
+        raise ValueError(
+            f"{dataset!r}: {divider} reads as_torch(), and both divide the examples among ranks and DataLoader "
+            "workers, so that some would be lost. Let it read parts of the dataset instead, without as_torch(), such as "
+            "[ds.shard(i, 4) for i in range(4)], or give as_torch() to the DataLoader without it."
         )
 
 
