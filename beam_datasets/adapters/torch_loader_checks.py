@@ -64,8 +64,8 @@ def check_outer_divider(dataset: Any, num_shares: int) -> None:
     if divider is not None:
         raise ValueError(
             f"{dataset!r}: {divider} reads as_torch(), and both divide the examples among ranks and DataLoader "
-            "workers, so that some would be lost. Let it read parts of the dataset instead, without as_torch(), such as "
-            "[ds.shard(i, 4) for i in range(4)], or give as_torch() to the DataLoader without it."
+            "workers, so that some would be lost. Let it read parts of the dataset instead, without as_torch(), "
+            "such as [ds.shard(i, 4) for i in range(4)], or give as_torch() to the DataLoader without it."
         )
 
 
