@@ -19,7 +19,7 @@ import logging
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,7 +30,7 @@ from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, advice, with_absent
 from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
-from beam_datasets.files.numerals import Numerals, options_for
+from beam_datasets.files.numerals import Numerals, options_for, options_for_all
 from beam_datasets.files.rows import Row
 from beam_datasets.files.text_notes import way_to_read
 from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
@@ -177,8 +177,11 @@ class Csv(RowsBuilder):
                 f"{self.files_text}: expected several columns, got one, {only_column!r}{delimiter_advice}. If this is "
                 f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
             )
+        separators = {name: self._separators(name, column) for name, column in guess.fields.items()}
         for name, warning in self._text_warnings(guess):
-            if name not in self._specs and name not in self._known_types:  # those of a published version are decided
+            if (
+                not separators[name] and name not in self._specs and name not in self._known_types
+            ):  # those of a published version are decided
                 log.warning(warning)
         names_by_path = {file.path: names for file, names in headers.items()}
         inference = Inference(is_text=True, numerals=self._numerals, skip_bad=self._skip_bad)
@@ -186,7 +189,24 @@ class Csv(RowsBuilder):
         for name, note in inference.notes:
             if name not in self._known_types:
                 log.warning(note)
+        fields = {name: replace(field, problem=field.problem or separators[name]) for name, field in fields.items()}
         return with_absent(fields, names_by_path, may_lack=self._may_lack)
+
+    def _separators(self, name: str, column: Guess) -> str:
+        """Returns the problem of a text column whose texts are all numbers with other separators; '' if it has none."""
+        strings, location, example = column.seen.get("string", (0, "", ""))
+        if not strings or 2 * strings < column.count() or column.count("bool") or name in self._known_types:
+            return ""
+        numbers = options_for_all(column.texts, self._numerals)
+        if column.count("float"):  # such as 1.234 among 1.234,50, but not 1.5 among 1,5
+            numbers.pop("--decimal ,", None)
+        if not numbers or column.has_codes:
+            return ""
+        ways = ", ".join(f"{options} reads it as {number}" for options, number in numbers.items())
+        return (
+            f"{location}: column {name!r}: expected numbers, or texts of which some are no numbers, got numbers with "
+            f"other separators, such as {example!r}; {ways}; {advice(name, 'string')} accepts text"
+        )
 
     def _guess_of_columns(self, columns: Iterable[str]) -> tuple[Guess, str]:
         """Returns (kinds of the values of the columns, first problem or ''); see `RowsBuilder._guess_of`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +70,7 @@ PYTHON = Numerals()
 """Numbers as Python writes them."""
 
 _BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+(?!\1)[.,]\d+|[+-]?\d{1,3}(?:([.,])\d{3}){2,}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 
 
@@ -93,6 +95,36 @@ def options_for(text: str, used: Numerals) -> str:
         required = Numerals(",", used.thousands if used.thousands != "," else "")
     else:
         return ""
+    return _options(required, used)
+
+
+def _options(required: Numerals, used: Numerals) -> str:
+    """Returns the options for separators, without those that are used already."""
     options = [] if required.decimal == used.decimal else [f"--decimal {required.decimal}"]
     options += [] if required.thousands == used.thousands else [f"--thousands {required.thousands or shlex.quote('')}"]
     return " ".join(options)
+
+
+def options_for_all(texts: Collection[str], used: Numerals) -> dict[str, str]:
+    """Returns {options by which all texts would be numbers: the first number}; {} if none makes numbers of all.
+
+    Args:
+        texts: the texts of a column, of which none is a number by the separators that are used.
+        used: the separators that the file is read with.
+
+    >>> options_for_all(["1,5", "2,25"], PYTHON), options_for_all(["1,234", "5,678"], PYTHON)
+    ({'--decimal ,': '1.5'}, {'--decimal ,': '1.234', '--thousands ,': '1234'})
+    >>> options_for_all(["1.234,50", "1,5"], PYTHON), options_for_all(["1,5", "x"], PYTHON)
+    ({'--decimal , --thousands .': '1234.50'}, {})
+    """
+    separators = [Numerals(","), Numerals(",", "."), Numerals(".", ",")]
+    fitting = [each for each in separators if each != used and all(_is_number(text, each) for text in texts)]
+    if Numerals(",") in fitting and Numerals(",", ".") in fitting:  # no text has a point
+        fitting.remove(Numerals(",", "."))
+    return {_options(each, used): each.to_python(next(iter(texts))) or "" for each in fitting} if texts else {}
+
+
+def _is_number(text: str, numerals: Numerals) -> bool:
+    """Returns whether a text is a decimal number with the separators, and has one of them."""
+    plain = numerals.to_python(text)
+    return plain is not None and plain != text and _DECIMAL.fullmatch(plain) is not None

@@ -44,8 +44,9 @@ def test_headers_with_numbers(header, tmp_path, caplog):
     "files/csv.py:_check_is_header --comment",
     "files/csv.py:_check_is_header --feature",
     "files/csv.py:rows --comment",
-    "files/numerals.py:options_for --decimal",
-    "files/numerals.py:options_for --thousands",
+    "files/csv.py:_separators --decimal",
+    "files/numerals.py:_options --decimal",
+    "files/numerals.py:_options --thousands",
 )
 def test_comments_and_decimals(tmp_path, caplog):
     path = write(tmp_path, "a.csv", "# exported, 2024\na,b\n1,x\n")
@@ -55,14 +56,17 @@ def test_comments_and_decimals(tmp_path, caplog):
     path = write(tmp_path, "b.csv", "#id,b\n1,x\n")
     assert rows("csv", path, *advises(refused("csv", path), "--feature", "#id=string")) == [{"#id": b"1", "b": b"x"}]
     path = write(tmp_path, "c.csv", "plz;price\n01234;1,5\n12345;2,5\n12346;3,5\n# middle\n")
-    comment = advises(refused("csv", path, "--delimiter", ";"), "--comment", "#")
-    assert rows("csv", path, "--delimiter", ";", *comment)[0] == {"plz": b"01234", "price": b"1,5"}
-    assert "column 'plz'" not in caplog.text
-    assert "column 'price' is text, such as '1,5'; --decimal , makes numbers of it" in caplog.text
+    comment = advises(refused("csv", path, "--delimiter", ";", "--decimal", ","), "--comment", "#")
+    problem = refused("csv", path, "--delimiter", ";", *comment)
+    text = advises(problem, "--feature", "price=string")
+    assert rows("csv", path, "--delimiter", ";", *comment, *text)[0] == {"plz": b"01234", "price": b"1,5"}
+    assert "column 'plz'" not in caplog.text + problem
+    assert "line 2: column 'price': expected numbers" in problem
+    assert "got numbers with other separators, such as '1,5'; --decimal , reads it as 1.5; " in problem
     assert rows("csv", path, "--delimiter", ";", *comment, "--decimal", ",")[0] == {"plz": b"01234", "price": 1.5}
     path = write(tmp_path, "d.csv", "sep=;\nname;price\na;1.234,50\nb;1,25\nc;1.234\n")
-    assert rows("csv", path)[0] == {"name": b"a", "price": b"1.234,50"}
-    assert "column 'price' is text, such as '1.234,50'; --decimal , --thousands . makes numbers of it" in caplog.text
+    assert "such as '1.234,50'; --decimal , --thousands . reads it as 1234.50; " in refused("csv", path)
+    assert rows("csv", path, "--feature", "price=string")[0] == {"name": b"a", "price": b"1.234,50"}
     numbers = rows("csv", path, "--decimal", ",", "--thousands", ".")
     assert [row["price"] for row in numbers] == [1234.5, 1.25, 1234]
     path = write(tmp_path, "e.csv", "name;price\na;1,5\nb;1,25\nc;1.234,50\n")
@@ -70,6 +74,21 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "--thousands . makes numbers of texts such as '1.234,50'" in problem
     refusal = refused("csv", path, "--delimiter", ";", "--decimal", ",", "--feature", "price=float64")
     assert "line 4: column 'price': '1.234,50' is not a number" in refusal
+
+
+@follows("files/csv.py:_separators --feature")
+def test_texts_that_may_be_numbers_are_an_error_only_if_all_are_numbers(tmp_path, caplog):
+    path = write(tmp_path, "a.csv", "n;m\n1,234;1,5\n5,678;about 2\n")
+    problem = refused("csv", path, "--delimiter", ";")
+    assert "'n': expected numbers" in problem
+    assert "--decimal , reads it as 1.234, --thousands , reads it as 1234; --feature n=string accepts text" in problem
+    assert "column 'm'" not in problem
+    assert "column 'm' is text, such as '1,5'; --decimal , makes numbers of it" in caplog.text
+    assert [row["n"] for row in rows("csv", path, "--delimiter", ";", "--thousands", ",")] == [1234, 5678]
+    assert [row["n"] for row in rows("csv", path, "--delimiter", ";", "--decimal", ",")] == [1.234, 5.678]
+    for texts in ("1,5 2.5 x", "1,5 2,5 1.5", "01,5 2,5 007", "x,1 y,2 z,3"):
+        path = write(tmp_path, "b.csv", "n\n" + "".join(f'"{text}"\n' for text in texts.split()))
+        assert [row["n"] for row in rows("csv", path)] == [text.encode() for text in texts.split()]
 
 
 @follows("files/csv.py:_infer_fields --delimiter", "files/csv.py:_infer_fields --feature")
