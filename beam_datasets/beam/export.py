@@ -11,7 +11,7 @@ import apache_beam as beam
 from beam_datasets.beam.metrics import count_written
 from beam_datasets.beam.tasks import RunTasks
 from beam_datasets.engines import engine as engines
-from beam_datasets.engines.running import check_visible, run_pipeline
+from beam_datasets.engines.running import check_engine, check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 from beam_datasets.options import EngineOptions
 
@@ -109,6 +109,7 @@ def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None
     """
     engine = engines.choose_engine(options)
     _check_reach(plan, engine)
+    check_engine(engine)
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
         _write_files(pipeline, plan)

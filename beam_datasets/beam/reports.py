@@ -18,7 +18,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
 from beam_datasets.beam.tasks import SpreadTasks
 from beam_datasets.engines import engine as engines
-from beam_datasets.engines.running import run_pipeline
+from beam_datasets.engines.running import check_engine, run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
 from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import Statistics
@@ -299,6 +299,7 @@ def _run_report(
         report_path = report or os.path.join(scratch, "report.json")
         path = storage.with_options_if_remote(report_path, None, other_path=directory)
         engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
+        check_engine(engine)
         with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
             _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)
             run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)

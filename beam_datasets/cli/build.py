@@ -196,14 +196,13 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
         beam_options: options for Beam, such as '--runner=FlinkRunner'.
     """
     from beam_datasets.beam.generate import prepare
-    from beam_datasets.engines.running import check_servers
+    from beam_datasets.engines.running import check_engine
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
         sharding, engine = ShardingOptions.of(**given(parsed, ShardingOptions)), engine_options(parsed, beam_options)
         chosen, *_ = prepare(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
-        if not chosen.local:
-            check_servers(chosen.options, wait=chosen.waits)
+        check_engine(chosen)
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:

@@ -80,6 +80,8 @@ def run_pipeline(
 ) -> EndedJob:
     """Runs a pipeline, and waits for its end.
 
+    The caller has checked the servers of a remote engine; see `check_engine`.
+
     Args:
         pipeline: the pipeline to run.
         watching: a context manager that is active during a local run.
@@ -130,6 +132,8 @@ def run_publishing(
 ) -> EndedJob:
     """Runs a pipeline that publishes a version, in its staging directory.
 
+    A remote engine's servers are checked before the version is reserved: a run that cannot start leaves nothing.
+
     Args:
         engine: the environment in which the pipeline runs.
         publication: the version to publish.
@@ -140,9 +144,10 @@ def run_publishing(
     Raises:
         BeamDatasetsError: the pipeline failed, or this process does not see the published version.
     """
+    name_job(engine.options, publication)
+    check_engine(engine)
     staging = phases.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.worker_log) as pipeline:
-        name_job(pipeline.options, publication)
         num_units = build(pipeline)
         if not engine.local:
             engines.check_staging(pipeline, publication)
@@ -340,6 +345,12 @@ class _Job:
         )
 
 
+def check_engine(engine: engines.Engine) -> None:
+    """Checks the servers of a remote engine; see `check_servers`. A local run has none."""
+    if not engine.local:
+        check_servers(engine.options, wait=engine.waits)
+
+
 def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     """Adds the parameters of `checks` for worker pools to the options, and checks a remote runner's servers.
 
@@ -368,7 +379,6 @@ def _run_job(
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
     cluster = cluster_of(options)  # before the run, which removes the runner's name
     with _readable_errors():
-        check_servers(options, wait=wait)
         if cluster is not None:
             await_slots(cluster, options)
         name = _name(options)

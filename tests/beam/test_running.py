@@ -262,7 +262,6 @@ def test_a_job_that_fails_after_it_has_published(
     """Such as one whose JobManager is lost while its last tasks end: the version is there."""
     run = Run("/data/ds/1.0.0", Owner("1", "host", 1, 0.0))
     monkeypatch.setattr(running.runs, "is_published_by", lambda job, target: job == job_of_version)
-    monkeypatch.setattr(running, "check_servers", lambda options, wait: None)
     monkeypatch.setattr(running.storage, "write_bytes", lambda path, content: None)
     job = Job(["FAILED"], ["FAILED"])
     options = PipelineOptions(["--runner=PortableRunner"])

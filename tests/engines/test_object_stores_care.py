@@ -204,3 +204,25 @@ def test_secrets_are_not_taken_from_the_command_line(given: str, capsys: pytest.
     error = capsys.readouterr().err
     assert "shell's history" in error
     assert SECRET not in error
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["build", f"{Numbers.__module__}:Numbers", "--count", "9", "--data_dir", "ROOT/new"],
+        ["materialize", "numbers", "--split", "few=train[:9]", "--data_dir", "ROOT/data", "--to", "few"],
+        ["export", "numbers", "--data_dir", "ROOT/data", "--format", "jsonl", "--to", "ROOT/x"],
+    ],
+    ids=lambda args: args[0],
+)
+def test_a_run_whose_job_service_does_not_answer_leaves_nothing(
+    both: Both, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    """Not even the reservation of the version, which would hold it until `gc` is called."""
+    monkeypatch.setattr("beam_datasets.engines.checks.CONNECT_SECONDS", 0.1)
+    before = storage.file_sizes(both.remote)
+    words = [arg.replace("ROOT", both.url) for arg in args]
+    engine = ["--runner", "PortableRunner", "--job_endpoint", "localhost:1", "--environment_type", "LOOPBACK"]
+    assert main([*words, *engine, "--storage_options", str(both.secrets), "--quiet"]) == 1
+    assert "no job service listens at localhost:1" in both.capsys.readouterr().err
+    assert storage.file_sizes(both.remote) == before
