@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
-from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean, shown_name
+from beam_datasets.errors import FeatureError, FeatureName, FeatureValueError, did_you_mean, shown_name
 from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING
@@ -512,7 +512,14 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
             "map(), which pad=True pads."
         )
     columns = enumerate(zip(*examples))
-    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=subtree(fill, i)) for i, column in columns)
+    return tuple(stack(column, pad=pad, path=_item_name(path, i), fill=subtree(fill, i)) for i, column in columns)
+
+
+def _item_name(path: str, index: int) -> str:
+    """Returns the name of an item of a tuple: 'box[1]' for item 1 of the feature 'box'."""
+    if isinstance(path, FeatureName):
+        return FeatureName([*path.steps[:-1], f"{path.steps[-1]}[{index}]"])
+    return f"{path}[{index}]"
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:

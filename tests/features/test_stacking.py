@@ -253,6 +253,7 @@ def test_lists_of_different_lengths_are_padded() -> None:
         ([[{"a": 1}]], "x: expected numbers, texts or arrays in a list, got dict"),
         ([Tensor(1, is_here=False)], r"x: a Tensor cannot be put in a batch \(it is on cuda:0\)"),
         ([(np.zeros(2),), (np.zeros(2), 1)], r"x: expected tuples of one length, got \[1, 2\]"),
+        ([{"y": (1, np.zeros(n))} for n in (2, 3)], r"x\.y\[1\]: arrays of the shapes \(2,\) and \(3,\)"),
     ],
 )
 def test_errors_name_the_key(values: list[Any], problem: str) -> None:
