@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import reprlib
 from typing import Any
@@ -105,6 +106,8 @@ def count_of(value: Any, method: str) -> int:
         share = f"{100 * value:g}%" if is_float else value
         part = f"[:{share}]" if method == "take" else f"[{share}:]"
         raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train{part}').")
+    if isinstance(value, (list, tuple, range)):
+        raise TypeError(f"count must be an int, not {shown(value)}. Use `ds[{shown(value)}]` for these examples.")
     return integer("count", value, at_least=0)
 
 
@@ -180,4 +183,15 @@ def checked_function(name: str, function: Any) -> Any:
         is_condition = name == "filter" and isinstance(function, str)
         hint = " A condition in SQL is an argument of bd.materialize(..., where=...)." if is_condition else ""
         raise TypeError(f"{name}() takes a function of an example, not {function!r}.{hint}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function that is not written in Python
+        return function
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"{name}() calls a function with one argument, the example: {error}. Use `lambda example: "
+            "function(example['x'], example['y'])`, or `lambda pair: function(*pair)` with as_supervised=True"
+        ) from None
     return function

@@ -215,7 +215,8 @@ DATASET: Mapping[str, str] = {
     ),
     "options | with_options": "`bd.ReadConfig(...)` of `bd.load(..., read_config=...)`",
     "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device | with_prefetch(n) | with_workers(n) | with_threads(n)": (
-        "`{ds}.parallel(threads=4)` or `{ds}.parallel(processes=4)`; remote files are read ahead as it is"
+        "`{ds}.parallel(threads=4)`; `{ds}.parallel(processes=4)` for functions in Python, in a script that begins under "
+        "if __name__ == '__main__'; remote files are read ahead as it is"
     ),
     "ragged_batch(batch_size) | dense_to_ragged_batch(batch_size) | sparse_batch(batch_size) | rebatch(batch_size)"
     " | window(size) | batched(batchsize) | listed(batchsize)": "`{ds}.batch({batch_size:32})`",
@@ -261,8 +262,75 @@ DATASET: Mapping[str, str] = {
     "sql(query) | duckdb": "`{ds}.to_arrow()`, a table that DuckDB queries; `bd.materialize(..., where='label = 1')` selects examples",
     "path | url | root | directory | location | uri": "`bd.builder(name).dataset_dir`",
     "rank | world_size | process_index | process_count | local_rank": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard(0, 2)`",
-    "corr | isnull | melt | pivot | nlargest | nsmallest | set_index | reset_index | to_excel | to_feather | to_pickle | to_html"
+    "T | abs | aggregate | asof | bfill | boxplot | clip | convert_dtypes | cov | cummax | cummin | cumprod | duplicated | ewm"
+    " | expanding | ffill | iat | idxmax | idxmin | interpolate | isin | kurtosis | mask | mode | notna | notnull | pct_change"
+    " | pivot_table | prod | product | quantile | reindex | round | select_dtypes | shift | skew | sort_index | squeeze | stack | style"
+    " | to_clipboard | to_hdf | to_orc | to_records | to_stata | to_xarray | to_xml | transpose | unstack | var | corr | isnull | melt | pivot | nlargest | nsmallest | set_index | reset_index | to_excel | to_feather | to_pickle | to_html"
     " | to_markdown | to_string | to_latex | crosstab | cumsum | rolling | eval": "`{ds}.to_pandas().{name}(...)`",
+    # ------------------------------------------------------------------------------------------------- Polars, pyarrow
+    "height": "`len({ds})`",
+    "to_dicts": "`list({ds})`",
+    "glimpse": "`bd.show_examples({ds})`",
+    "to_pydict": "`{ds}.to_arrow().to_pydict()`",
+    "get_column(name) | to_series(name) | field(name)": "`[e[{name}] for e in {ds}]`, or `{ds}.to_polars()[{name}]`",
+    "get_columns | iter_columns | itercolumns | to_struct | to_dummies | hstack | vstack | unpivot | upsample | null_count | n_unique"
+    " | is_duplicated | is_unique | top_k | bottom_k | group_by_dynamic | join_asof | join_where | rows_by_key | sum_horizontal"
+    " | max_horizontal | mean_horizontal | min_horizontal | write_excel | write_ipc | write_avro | write_database | write_delta"
+    " | write_clipboard": "`{ds}.to_polars().{name}(...)`",
+    "gather(indices)": "`{ds}[{indices}]`, a list of examples",
+    "gather_every(n)": "`{ds}[::{n:2}]`, a list of examples",
+    "reverse": "`reversed({ds})`, or `{ds}[::-1]`",
+    "drop_nulls | drop_null | drop_nans": "`{ds}.filter(lambda example: example[name] is not None)`",
+    "fill_null(value) | fill_nan(value)": "`{ds}.batch(32, fill={value:0})`, whose `fill` replaces missing values",
+    "with_row_index | with_row_count": "`enumerate({ds})`",
+    "with_columns_seq | select_seq | map_columns": _IN_MAP,
+    "iter_slices(n_rows)": "`{ds}.batch({n_rows:32})`",
+    "write_ndjson(path) | sink_ndjson(path)": "`bd.export(source, to={path:directory}, format='jsonl')`",
+    "sink_parquet(path) | sink_csv(path) | sink_ipc(path)": "`bd.export(source, to={path:directory}, format='parquet')`",
+    "estimated_size | get_total_buffer_size": "`bd.builder(name).info.dataset_size`",
+    "collect_schema": "`{ds}.features`",
+    "explain | show_graph": "`repr({ds})`, which shows the operations",
+    "combine_chunks | shrink_to_fit | set_sorted | unify_dictionaries": "`{ds}.to_arrow()`, a table",
+    "from_dicts | from_pylist | from_pydict | from_arrays | from_batches | from_records": _BUILDER,
+    "equals(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
+    # ----------------------------------------------------------------------------------- Lance, Ray, older names of tf.data
+    "get_fragments | get_fragment | fragments | input_files": "`bd.builder(name).info.splits['train'].filepaths`",
+    "latest_version | tags": "`beam-datasets list --versions`, which shows versions and tags",
+    "cleanup_old_versions": "`beam-datasets prune NAME --keep 7`",
+    "alter_columns | replace_schema | append_column | set_column | insert_column | replace_column | remove_column": (
+        _IN_MAP + "; a published version never changes"
+    ),
+    "take_all": "`list({ds})`",
+    "take_batch(batch_size)": "`next(iter({ds}.batch({batch_size:32})))`",
+    "streaming_split(n) | split_at_indices(indices) | split_proportionately(proportions) | streaming_train_test_split": (
+        "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`; `{ds}.as_torch()` divides examples among ranks and workers"
+    ),
+    "iter_tf_batches(batch_size)": "`{ds}.batch({batch_size:32}).as_tf_dataset()`",
+    "write_tfrecords(path)": "`bd.materialize(source, to='name', data_dir={path:directory})`, whose shards are TFRecord files",
+    "make_one_shot_iterator | make_initializable_iterator": "`iter({ds})`",
+    "map_and_batch(map_func, batch_size)": "`{ds}.map({map_func:function}).batch({batch_size:32})`",
+    "parallel_map(map_func)": "`{ds}.map({map_func:function}).parallel(threads=4)`",
+    "shuffle_and_repeat": "`{ds}.shuffle(seed=0).repeat()`",
+    "copy_to_device | device_put": "`{ds}.as_jax(device=None)`",
+    "assert_cardinality(count)": "`len({ds}) == {count:100}`",
+    "window_shuffle(window_size)": "`{ds}.shuffle(seed=0, window={window_size:1000})`",
+    "select_from_datasets": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
+    # -------------------------------------------------------- PyTorch, torchvision, MosaicML, WebDataset, SeqIO: attributes
+    "samples | imgs | tensors | indices": "`{ds}[0]` for an example; `for example in {ds}` reads all",
+    "prefetch_factor | timeout | multiprocessing_context | generator": _TORCH_LOADER + ", whose argument it is",
+    "cumulative_sizes": "`bd.builder(name).info.splits['train'].shard_lengths`",
+    "download": "`beam-datasets build MODULE_OR_FILE`, whose builder downloads; a published dataset is read from its data_dir",
+    "local | remote": "`bd.load(name, data_dir=directory)`, where data_dir may be a URL; $BEAM_DATASETS_CACHE_DIR keeps what was read",
+    "shuffle_algo | shuffle_block_size | num_canonical_nodes | set_shuffle | shardshuffle | nodesplitter": (
+        "`{ds}.shuffle(seed=0)`, or `{ds}.shuffle(seed=0, window=1000)`; the order depends on no number of nodes"
+    ),
+    "partition_algo | sampling_method | sampling_granularity | batching_method | ddp_equalize | resampled": (
+        "`{ds}.as_torch()`, whose ranks take the same number of steps"
+    ),
+    "streams | tasks": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`, which takes datasets",
+    "associate | extract": "`{ds}.map(function)`",
+    "metric_fns | postprocess_fn | predict_metric_fns | score_metric_fns": _RUN_MODEL,
+    "cache_dir | cached_dataset | requires_caching | supports_caching": _CACHE,
     # ------------------------------------------------------------------------------------------------------ WebDataset
     "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
     "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
@@ -483,7 +551,10 @@ PACKAGE: Mapping[str, str] = {
     "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root DIR --data_dir DIR`",
     "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern 'DIR/*.txt' --data_dir DIR`",
     # ------------------------------------------------------------------------------------------- Hugging Face datasets
-    "load_dataset(path) | get_dataset(path)": "`bd.load({path}, split='train')`",
+    "load_dataset(path) | get_dataset(path)": (
+        "`bd.load({path}, split='train')` for a published dataset; files become one first: `beam-datasets build csv --name NAME "
+        "--pattern {data_files:'*.csv'} --data_dir DIR`, or jsonl, parquet, text_lines, image_folder"
+    ),
     "load_dataset_builder(path)": "`bd.builder({path})`",
     "load_from_disk(dataset_path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
     "split_dataset_by_node(dataset, rank, world_size) | distributed": (
@@ -564,6 +635,14 @@ PACKAGE: Mapping[str, str] = {
     "merge_datasets | dataset_update": "`bd.materialize` of several sources, or `bd.append(name, source)`",
     "walk | list_media_folder | build_keys_index | index_parquet_dataset | index_hf_dataset | optimize_hf": _FILES
     + " --help`, for the formats of files",
+    "StreamingEnWiki | StreamingCIFAR10 | StreamingADE20K | StreamingImageNet | StreamingWebVid": "`bd.load(name, split='train')`",
+    "merge_index | reader_from_json": "`bd.materialize` of several sources: no file lists the shards but the dataset's own",
+    "World | multimodal": _RANKS,
+    "PyGrainCheckpointSave | PyGrainCheckpointRestore": "`iterator.get_state()`, a dict that JSON can hold",
+    "performance_config | pick_performance_config": "`ds.parallel(threads=4)`",
+    "WithOptions | DatasetSelectionMap": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`, or `ds.map(function)`",
+    "vocabularies | SeqioPreprocessing": "`ds.map(function)`",
+    "use_cached | beam_utils": "`bd.load(name, split='train')`",
     "clean_stale_shared_memory": "nothing: no shared memory is left behind",
     # ------------------------------------------------------------------------------------------------------ WebDataset
     "WebDataset(urls) | DataPipeline | FluidInterface | FluidWrapper | MockDataset": (
@@ -643,13 +722,25 @@ PACKAGE: Mapping[str, str] = {
     + " sound_folder --name NAME --root {root:DIR} --data_dir DIR`",
     "read_text(path) | from_text(path) | text_dataset_from_directory(path)": _FILES
     + " text_lines --name NAME --pattern {path:'*.txt'} --data_dir DIR`",
-    "read_jsonl(path) | from_jsonl(path) | read_ndjson(path)": _FILES
+    "scan_csv(path) | read_table(path) | read_fwf(path)": _FILES
+    + " csv --name NAME --pattern {path:'*.csv'} --data_dir DIR`",
+    "scan_parquet(path) | ParquetLoader(path) | scan_pyarrow_dataset(path)": _FILES
+    + " parquet --name NAME --pattern {path:'*.parquet'} --data_dir DIR`",
+    "read_lines(path) | scan_lines(path)": _FILES + " text_lines --name NAME --pattern {path:'*.txt'} --data_dir DIR`",
+    "read_excel(path) | read_ods(path) | read_feather(path) | read_orc(path) | read_ipc(path) | scan_ipc(path) | read_avro(path)"
+    " | read_hdf(path) | read_pickle(path) | read_sql(path) | read_sql_query(path) | read_sql_table(path) | read_delta(path)"
+    " | scan_delta(path) | scan_iceberg(path) | read_iceberg(path) | scan_lance(path) | read_xml(path) | read_html(path)"
+    " | read_stata(path) | read_sas(path) | read_spss(path) | read_database_uri(path)": (
+        "pandas or Polars to read {path:it} and to write Parquet, then `beam-datasets build parquet --name NAME --pattern FILE"
+        " --data_dir DIR`; or a builder that yields the rows"
+    ),
+    "read_jsonl(path) | from_jsonl(path) | read_ndjson(path) | scan_ndjson(path)": _FILES
     + " jsonl --name NAME --pattern {path:'*.jsonl'} --data_dir DIR`",
     "from_huggingface(dataset) | from_hf(dataset) | from_datasets(dataset)": (
         "`{dataset:hf_dataset}.to_parquet('train.parquet')`, then `beam-datasets build parquet --name NAME --pattern train.parquet --data_dir DIR`"
     ),
     "from_tfds(name)": "`bd.load({name:'name'}, data_dir='~/tensorflow_datasets')`, which reads what TensorFlow Datasets wrote",
-    "from_numpy | from_arrow | from_torch | from_items | from_webdataset | from_iterable | from_arrays | from_rows"
+    "from_dicts | LazyFrame | InMemoryDataSource | LanceFragment | batch_udf | from_numpy | from_arrow | from_torch | from_items | from_webdataset | from_iterable | from_arrays | from_rows"
     " | from_examples | from_records_iter | from_source | from_beam | from_frame | from_dataframe | from_array"
     " | from_jax | from_pytorch | from_df | from_pandas_df | from_sql | from_excel | ShardedGeneratorBasedBuilder | Builder_": _BUILDER,
     "delete(name) | remove(name) | drop(name) | rm(name) | prune(name)": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory that `bd.builder({name:'name'}).dataset_dir` is",
@@ -709,7 +800,11 @@ SPLIT: Mapping[str, str] = {
 
 SPLIT_NAMES: Mapping[str, str] = {
     "TRAINING": "`bd.Split.TRAIN`",
-    "VAL | DEV | VALID | EVAL": "`bd.Split.VALIDATION`, or the name that the dataset uses, as a str",
+    "train": "`bd.Split.TRAIN`",
+    "test": "`bd.Split.TEST`",
+    "validation": "`bd.Split.VALIDATION`",
+    "all": "`bd.Split.ALL`",
+    "VAL | DEV | VALID | EVAL | val | dev | valid": "`bd.Split.VALIDATION`, or the name that the dataset uses, as a str",
     "TESTING | TEST_SET": "`bd.Split.TEST`",
     "subsplit": "`'train[:10%]'` for a slice, or `bd.even_splits('train', 3)`",
 }

@@ -88,7 +88,20 @@ def _dtype_by_name(name: str) -> np.dtype[Any]:
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     names = [*_DTYPES_BY_NAME, "bfloat16"]
-    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(names)}.{did_you_mean(name, names)}")
+    meant = _OTHER_NAMES.get(name.lower())
+    hint = f" Did you mean {meant!r}?" if meant else did_you_mean(name, names)
+    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(names)}.{hint}")
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("int", "integer", "long", "bigint", "i8"), "int64"),
+    **dict.fromkeys(("float", "f4", "single"), "float32"),
+    **dict.fromkeys(("double", "f8"), "float64"),
+    **dict.fromkeys(("str", "text", "bytes", "utf8", "large_string", "binary"), "string"),
+    "boolean": "bool",
+    "half": "float16",
+}
+"""Names of dtypes elsewhere -> the name here."""
 
 
 _MAX_SIZE = 2**56  # values of an array, of up to 16 bytes each: NumPy counts bytes in 63 bits

@@ -124,11 +124,16 @@ def _hint_for(text: str) -> str:
         return f" A version has three numbers, or * for any: '{short[1]}:{short[2]}.{short[3] or '*'}.*'."
     if (slice_start := text.find("[")) > 0:
         return f" A slice is given by split='train{text[slice_start:]}' (--split)."
+    if is_file_name(text):
+        return " Files become a dataset first: `beam-datasets build --help` lists the formats."
     if "/" in text:
         return " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
-    if _FILE.search(text):
-        return " Files become a dataset first: `beam-datasets build --help` lists the formats."
     return ""
+
+
+def is_file_name(text: str) -> bool:
+    """Returns whether a text is the name of a file of data, or of a builder, by its suffix."""
+    return _FILE.search(text) is not None
 
 
 def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:

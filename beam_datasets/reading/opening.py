@@ -27,7 +27,7 @@ from beam_datasets.features.decode import with_str
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
 from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
-from beam_datasets.metadata.names import DatasetName
+from beam_datasets.metadata.names import DatasetName, is_file_name
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.metadata.version import Version, VersionOrStr
@@ -47,6 +47,21 @@ _MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bi
 
 class DatasetsBySplit(dict[str, Any]):
     """The datasets of all splits, by name. Methods of a dataset are errors that say how to get one."""
+
+    def __getitem__(self, split: Any) -> Any:
+        """Returns the dataset of a split.
+
+        Raises:
+            TypeError: the key is a slice, which is meant for the dataset of a split.
+            KeyError: there is no such split.
+        """
+        if isinstance(split, slice):
+            first = next(iter(self), "train")
+            raise TypeError(
+                f"a dict of the datasets of all splits takes names, not a slice. Use `datasets[{first!r}][:10]`, or "
+                f"`bd.load(..., split='{first}[:10%]')`"
+            )
+        return super().__getitem__(split)
 
     def __missing__(self, split: object) -> Any:
         """Raises a KeyError that lists the splits."""
@@ -263,7 +278,11 @@ class ReadOnlyBuilder:
                 f"{self._dir}: the examples are stored as {info.file_format:.100}; only tfrecord can be read."
             )
         if as_supervised and info.supervised_keys is None:
-            raise ValueError(f"{info.display_name} has no supervised_keys, so as_supervised=True means nothing for it.")
+            raise ValueError(
+                f"{info.display_name}: as_supervised=True needs supervised_keys, got none. Use "
+                "`ds.map(lambda e: (e['x'], e['y']))` for pairs of features; a builder gives supervised_keys=('x', 'y')"
+                " to its DatasetInfo"
+            )
         if as_supervised:
             check_supervised_keys(info.supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
@@ -512,7 +531,11 @@ def _parse_name(name: str) -> DatasetName:
     try:
         return DatasetName.parse(name)
     except ValueError as error:
-        if not isinstance(name, str) or not ("://" in name or catalog.is_published(name)):
+        if isinstance(name, str) and os.path.isdir(name) and catalog.versions_in(name):
+            data_dir, last = os.path.split(os.path.abspath(name))
+            raise ValueError(f"{error} This dataset is bd.load({last!r}, data_dir={data_dir!r}).") from None
+        is_file = isinstance(name, str) and is_file_name(name)
+        if not isinstance(name, str) or is_file or not ("://" in name or catalog.is_published(name)):
             raise  # a URL is not looked at: without credentials, that would be another error
         raise ValueError(f"{error} A directory is opened by bd.builder_from_directory({name!r}).") from None
 

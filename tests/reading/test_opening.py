@@ -342,7 +342,7 @@ def test_nested_splits_keep_their_structure() -> None:
 def test_as_supervised() -> None:
     dataset = reader("spec_three__1.2.3").as_dataset("train", as_supervised=True)
     assert next(iter(dataset)) == (b"train_8_xxxx", 8)
-    with pytest.raises(ValueError, match="no supervised_keys"):
+    with pytest.raises(ValueError, match="needs supervised_keys, got none"):
         reader("spec_multi__small__1.0.0").as_dataset("train", as_supervised=True)
 
 
