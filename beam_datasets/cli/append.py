@@ -25,7 +25,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, table
-from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, is_builder, resolve
+from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, is_builder, resolve, way_to_build
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
@@ -222,6 +222,8 @@ def _is_published(text: str) -> bool:
     """
     if by_format := format_of(text):
         raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}")
+    if way := way_to_build(text):
+        raise UsageError(f"--from {text}: expected a dataset, a builder or a format of files, got another file. {way}")
     return not is_builder(text)
 
 

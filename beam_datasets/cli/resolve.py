@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.advice import instead_of_format
+from beam_datasets.cli import data_files
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import did_you_mean
 from beam_datasets.metadata.names import DatasetName, Scalar
@@ -38,8 +38,6 @@ FOLDER = "pipelines"  # a folder of the current directory whose datasets are fou
 _BUILDER = re.compile(
     r"^class \w+\((\w+\.)*(Dataset|GeneratorBased|BeamBased|Files|Rows)Builder[,)](?! abc)", re.MULTILINE
 )
-_DATA_FILE = re.compile(r".*\.(csv|tsv|jsonl|json|parquet|txt|tfrecord)(\.(gz|bz2|xz|zst))?", re.IGNORECASE)
-_FORMAT_OF = {"tsv": "csv", "json": "jsonl", "txt": "text_lines"}  # where it is not the suffix
 # A top-level module is code only with a class behind it, because a name with a colon may also have a tag.
 _CODE = re.compile(
     r"(?P<where>.+\.py|\w+(?:\.\w+)+|[A-Za-z_]\w*(?=:_*[A-Z]))(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?"
@@ -78,8 +76,10 @@ def resolve(text: str) -> BuilderRequest:
     if format_of(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
-            + _build_by(text)
+            + data_files.build_by(text)
         )
+    if way := way_to_build(text):
+        raise UsageError(f"{text}: expected a dataset or the file of a builder, got another file. {way}")
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:
@@ -101,17 +101,19 @@ def is_builder(text: str) -> bool:
 
 
 def format_of(text: str) -> str | None:
-    """Returns the arguments of `build` for a data file, such as "csv --pattern a.csv"; None for an unknown suffix."""
-    code, data = _CODE.fullmatch(text), _DATA_FILE.fullmatch(text)
-    if data is None or (code and code["where"] == text and _exists(text)):  # beam_datasets.files.csv is code
-        return None
-    suffix = data[1].lower()
-    return f"{_FORMAT_OF.get(suffix, suffix)} --pattern {shlex.quote(text)}"
+    """Returns the arguments of `build` for a data file; None for code, or for an unknown suffix."""
+    return None if _is_code(text) else data_files.format_of(text)
 
 
-def _build_by(pattern: str) -> str:
-    """Returns the command that builds data files: "beam-datasets build csv --name NAME --pattern a.csv"."""
-    return f"beam-datasets build {(format_of(pattern) or '').replace(' ', ' --name NAME ', 1)}"
+def way_to_build(text: str) -> str:
+    """Returns a sentence that says how to build a file of data that no format reads; '' for anything else."""
+    return "" if _is_code(text) else data_files.way_to_build(text)
+
+
+def _is_code(text: str) -> bool:
+    """Returns whether a text is the name of a module that exists, such as beam_datasets.files.csv."""
+    code = _CODE.fullmatch(text)
+    return code is not None and code["where"] == text and (text.endswith(".py") or _exists(text))
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:
@@ -147,25 +149,13 @@ def builder_file(folder: str) -> str:
     names = [f"{name}.py" for name in _datasets_in(folder)]
     candidates = [name for name in names if name.endswith("_dataset_builder.py")] or names
     if len(candidates) != 1:
-        files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
-        alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
-        by_format = "".join(f", or data files by their format: {_build_by(one)}" for one in sorted(alike)[:1])
-        if has_images(folder):
-            by_format += f", or images by their folders: build image_folder --root {shlex.quote(folder)} --name NAME"
+        ways = "".join(f", or {way}" for way in data_files.ways_to_build_folder(folder))
+        names_text = ", ".join(candidates) or "none"
         raise UsageError(
-            f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(candidates) or 'none'}. "
-            f"Give the file: path/to/my_dataset.py{by_format}"
+            f"{os.path.abspath(folder)}: expected one file with a builder, got {names_text}. Give the file: "
+            f"path/to/my_dataset.py{ways or '; `beam-datasets build --help` lists the formats of files'}"
         )
     return os.path.join(folder, candidates[0])
-
-
-_IMAGE_FILE = re.compile(r".*\.(jpe?g|png|gif|bmp|tiff?|webp|heic|avif)", re.IGNORECASE)
-
-
-def has_images(folder: str) -> bool:
-    """Returns whether there is an image in a directory, or in a directory in it, by the names of the files."""
-    patterns = (os.path.join(glob.escape(folder), *parts) for parts in (("*",), ("*", "*")))
-    return any(_IMAGE_FILE.fullmatch(path) for pattern in patterns for path in glob.iglob(pattern))
 
 
 def known_names() -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 import beam_datasets
 from beam_datasets.cli.options import UsageError
-from beam_datasets.cli.resolve import FORMATS, is_builder, known_names, resolve
+from beam_datasets.cli.resolve import FORMATS, builder_file, is_builder, known_names, resolve
 
 SOURCE = """
 from beam_datasets.builders import DatasetBuilder
@@ -63,6 +63,44 @@ def test_a_file_of_data_is_built_by_its_format(file, command):
     with pytest.raises(UsageError, match="expected a dataset or the file of a builder, got a file of data") as error:
         resolve(file)
     assert str(error.value).endswith(f"beam-datasets build {command}")
+
+
+@pytest.mark.parametrize(
+    "file, way",
+    [
+        ("b.xlsx", "Save it as CSV, then `beam-datasets build csv --name NAME --pattern FILE.csv`"),
+        ("data/b.zip", "Unpack it, and build the files in it: `beam-datasets build --help`"),
+        ("b.h5", "Write it as Parquet, such as by pandas, then `beam-datasets build parquet --name NAME"),
+        ("cat.PNG", "`beam-datasets build image_folder --root DIR --name NAME`"),
+        ("photos/*", "`beam-datasets build image_folder --root DIR --name NAME`"),
+        ("a.wav", "`beam-datasets build sound_folder --root DIR --name NAME`"),
+        ("b.mp4", "Write a builder with `features.Video`: `beam-datasets new NAME`"),
+        ("notes.ab", "If it is data, `beam-datasets build --help` lists the formats"),
+    ],
+)
+def test_a_file_that_no_format_reads_has_a_way(tmp_path, monkeypatch, run, file, way):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos" / "cats").mkdir(parents=True)
+    for path in ("photos/cats/1.png", "notes.ab", "notes"):
+        (tmp_path / path).touch()
+    with pytest.raises(UsageError) as caught:
+        resolve(file)
+    assert f"{file}: expected a dataset or the file of a builder, got another file. " in str(caught.value)
+    assert way in str(caught.value)
+    code, _, problem = run("append", "ds", "--from", file)
+    assert code != 0
+    assert way in problem
+    with pytest.raises(UsageError, match="unknown dataset 'notes'"):
+        resolve("notes")
+
+
+def test_an_empty_folder_and_one_of_sounds(tmp_path):
+    with pytest.raises(UsageError, match="`beam-datasets build --help` lists the formats of files"):
+        builder_file(str(tmp_path))
+    (tmp_path / "yes").mkdir()
+    (tmp_path / "yes" / "1.wav").touch()
+    with pytest.raises(UsageError, match=r"or sounds by their folders: build sound_folder --root .* --name NAME"):
+        builder_file(str(tmp_path))
 
 
 def test_by_file(tmp_path):
