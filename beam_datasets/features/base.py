@@ -399,9 +399,14 @@ class FeatureConnector(abc.ABC):
 
     @abc.abstractmethod
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of `rank` nested sequences; one value for rank 0.
+        """Returns the function from the items of nested sequences to the map entries that store them.
 
-        See `RowsEncode` for the arguments of the function.
+        For example, the function of an integer with the name 'a' and rank 1 has the arguments [1, 2, 3] and
+        (array([3]),), and returns [('a', the entry with the list of these integers)]. See `RowsEncode`.
+
+        Args:
+            name: the name of the feature in the record.
+            rank: the number of sequences around the feature; 0 for one value, in a list.
         """
 
     @abc.abstractmethod

@@ -226,7 +226,7 @@ class Customised(Wrapped):
         return _build_numpy_decoder(self.connector, path)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the texts of the label files of the user's connector, by file name."""
+        """Returns {file name: text} of the label files of the user's connector; see `FeatureConnector.label_files`."""
         return self.connector.label_files(prefix)
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Customised:

@@ -280,7 +280,13 @@ class FeaturesDict(FeatureConnector):
         return cls({name: from_json(node) for name, node in content.get("features", {}).items()})
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the texts of the label files of all features in the dict; see `FeatureConnector.label_files`."""
+        r"""Returns {file name: text} of the label files of all features in the dict.
+
+        For example, {'label.labels.txt': 'cat\ndog\n'} for a ClassLabel `label`.
+
+        Args:
+            prefix: the beginning of the file names; see `FeatureConnector.label_files`.
+        """
         files: dict[str, str] = {}
         for name, feature in self.items():
             files.update(feature.label_files(_file_prefix(prefix, name)))

@@ -217,8 +217,8 @@ def _convert_items(
         numbers: an array of numbers, or of objects that are numbers.
         dtype: the dtype of the result.
         path: the feature, for errors.
-        expected: the expectation of floats in errors, such as "a number that {} holds", with {} for the dtype.
-        advice: the advice in the error of an inexact float.
+        expected: what the error about an inexact float expects, with {} for the dtype: "a number that {} holds".
+        advice: what that error advises.
         allow_rounding: whether numbers are rounded to the nearest float of the dtype.
 
     Raises:

@@ -231,7 +231,7 @@ class Sequence(FeatureConnector):
         return cls(from_json(content["feature"]), None if length is None or length < 0 else length)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the texts of the label files of the items' feature; see `FeatureConnector.label_files`."""
+        """Returns {file name: text} of the label files of the items; see `FeatureConnector.label_files`."""
         return self.feature.label_files(prefix)
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Sequence:

@@ -176,8 +176,8 @@ def check_can_create(path: PathLike) -> None:
 def create_copy(source: PathLike, target: PathLike) -> None:
     """Has an object store copy a file within itself on the condition that the target does not exist.
 
-    On S3, files of more than 4 GiB are copied by reading and writing, and what appears under the target's name in the
-    meantime is replaced.
+    On S3, files of more than 4 GiB are read and written by this process; a target that another process creates in the
+    meantime is then replaced.
 
     Raises:
         FileNotFoundError: the source does not exist.

@@ -131,8 +131,8 @@ class Usage:
     """The size of a file or a directory.
 
     Attributes:
-        num_bytes: size of the file, or of all files below, in bytes.
-        modified: last change of it, or of the newest of them, in seconds since the epoch.
+        num_bytes: size of the file, or of all files in the directory, in bytes.
+        modified: last change of the file, or of the newest file in the directory, in seconds since the epoch.
     """
 
     num_bytes: int
@@ -140,21 +140,46 @@ class Usage:
 
 
 class Backend(Protocol):
-    """The functions of a kind of storage; `storage` documents them."""
+    """The functions of a kind of storage; for their errors, see the functions of `storage`."""
 
-    def exists(self, path: str) -> bool: ...  # noqa: D102
-    def is_dir(self, path: str) -> bool: ...  # noqa: D102
-    def size(self, path: str) -> int: ...  # noqa: D102
-    def list_dir(self, path: str) -> list[str]: ...  # noqa: D102
-    def make_dirs(self, path: str) -> None: ...  # noqa: D102
-    def read_bytes(self, path: str) -> bytes: ...  # noqa: D102
-    def open_reader(self, path: str, size: int | None = None) -> Reader: ...  # noqa: D102
-    def open_writer(self, path: str) -> Writer: ...  # noqa: D102
-    def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
-    def file_sizes(self, path: str) -> dict[str, int]: ...  # noqa: D102
-    def usage(self, path: str) -> Usage: ...  # noqa: D102
-    def remove(self, path: str) -> None: ...  # noqa: D102
-    def remove_tree(self, path: str) -> None: ...  # noqa: D102
+    def exists(self, path: str) -> bool:
+        """Returns whether there is a file or a directory."""
+
+    def is_dir(self, path: str) -> bool:
+        """Returns whether there is a directory."""
+
+    def size(self, path: str) -> int:
+        """Returns the size of a file in bytes."""
+
+    def list_dir(self, path: str) -> list[str]:
+        """Returns the names in a directory, in any order."""
+
+    def make_dirs(self, path: str) -> None:
+        """Makes the directory and those above it; does nothing where there are no directories."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """Returns the content of a file."""
+
+    def open_reader(self, path: str, size: int | None = None) -> Reader:
+        """Opens a file to read ranges of bytes; `size` is its size in bytes, None if it is not known."""
+
+    def open_writer(self, path: str) -> Writer:
+        """Opens a new file, which replaces an existing one when it is committed."""
+
+    def create_bytes(self, path: str, data: Buffer) -> None:
+        """Writes a file if it does not exist, in one step; otherwise raises a FileExistsError."""
+
+    def file_sizes(self, path: str) -> dict[str, int]:
+        """Returns {path relative to the directory: size in bytes} of all files in it, at any depth."""
+
+    def usage(self, path: str) -> Usage:
+        """Returns the size and the time of the last change of a file, or of all files in a directory."""
+
+    def remove(self, path: str) -> None:
+        """Removes a file."""
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with all files in it, if it exists."""
 
 
 def check_range(path: str, start: int, stop: int, size: int) -> None:
@@ -181,9 +206,9 @@ class Requests(NamedTuple):
 
     Attributes:
         reads: number of reads.
-        bytes_read: by all of them.
+        bytes_read: number of bytes of all reads.
         writes: number of writes.
-        bytes_written: by all of them.
+        bytes_written: number of bytes of all writes.
         core_seconds: processor time of the process meanwhile.
     """
 

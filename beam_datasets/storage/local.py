@@ -217,7 +217,7 @@ def list_dir(path: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Makes the directory and those above it, also if others remove the empty ones at the same time."""
+    """Makes the directory and those above it, even if other processes remove empty ones at the same time."""
     try:
         try:
             os.makedirs(path, exist_ok=True)
@@ -241,7 +241,11 @@ open_reader, open_writer = LocalReader, LocalWriter
 
 
 def check_writable(path: str) -> None:
-    """Checks that a file can be written; see `storage.check_writable`."""
+    """Checks that a file can be created or replaced: its nearest existing directory permits it.
+
+    Raises:
+        StorageError: the path is not a regular file, or this directory cannot be written.
+    """
     with _naming_path(path):
         if os.path.exists(path):
             _stat_regular(path)  # anything else would be replaced
@@ -318,7 +322,7 @@ def file_sizes(path: str) -> dict[str, int]:
 
 
 def remove_empty_dir(path: str) -> None:
-    """Removes a directory that has nothing in it."""
+    """Removes an empty directory."""
     with _naming_path(path), contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
 
