@@ -33,13 +33,13 @@ class Place:
         path: path of their field, in the notation of `fields.advice`.
         field: their field; None for a column without one, such as a column of keys alone.
         is_json: whether they become part of a JSON text.
-        given: paths of the fields whose types the user has given.
+        typed_paths: paths of the fields whose types the user has given.
     """
 
     path: str
     field: Field | None = None
     is_json: bool = False
-    given: Collection[str] = ()
+    typed_paths: Collection[str] = ()
 
     @property
     def is_scalar(self) -> bool:
@@ -47,26 +47,26 @@ class Place:
         return self.field is not None and self.field.item is None and self.field.fields is None
 
     @property
-    def is_given(self) -> bool:
+    def is_typed(self) -> bool:
         """Whether the user has chosen the type of these values, or of a field that contains them."""
         steps = self.path.replace("[]", "").split("/")
-        return any("/".join(steps[: i + 1]) in self.given for i in range(len(steps)))
+        return any("/".join(steps[: i + 1]) in self.typed_paths for i in range(len(steps)))
 
     @property
     def way_of_times(self) -> str:
         """The option that makes text of times that Python does not have; '' if they become text."""
-        if self.is_json or self.is_given:
+        if self.is_json or self.is_typed:
             return ""
         return advice(self.path, "string" + "?" * (self.field is not None and self.field.optional))
 
     def item(self) -> Place:
         """Returns the place of the items of lists."""
-        return Place(f"{self.path}[]", self.field and self.field.item, self.is_json or self.is_scalar, self.given)
+        return Place(f"{self.path}[]", self.field and self.field.item, self.is_json or self.is_scalar, self.typed_paths)
 
     def member(self, name: str) -> Place:
         """Returns the place of the values of a field of structs."""
         field = self.field.fields.get(name) if self.field and self.field.fields else None
-        return Place(f"{self.path}/{name}", field, self.is_json or self.is_scalar, self.given)
+        return Place(f"{self.path}/{name}", field, self.is_json or self.is_scalar, self.typed_paths)
 
 
 def has_plain_values(kind: Any) -> bool:

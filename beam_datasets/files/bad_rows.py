@@ -32,18 +32,18 @@ class Bad:
     """A row that cannot be used.
 
     Attributes:
-        place: object whose text names file and position; see `place_of`.
+        location: object whose text names file and position; see `place_of`.
         problem: error text with advice.
         is_rest: whether this stands for the rest of a file, from a position on that cannot be read. `problem` then
             names the position.
     """
 
-    place: object
+    location: object
     problem: str
     is_rest: bool = False
 
     def __str__(self) -> str:
-        return self.problem if self.is_rest else f"{self.place}: {self.problem}"
+        return self.problem if self.is_rest else f"{self.location}: {self.problem}"
 
 
 _PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
@@ -124,7 +124,8 @@ def report(counters: Mapping[str, Any]) -> list[str]:
     """Returns the messages about the counts of readers of files and the rows that `read_piece` left out.
 
     Args:
-        counters: {'files/<what>': number} of a run; names that do not begin with `files/` are ignored.
+        counters: {'files/<what>': number} of a run, or for the examples of bad rows a set of texts; names that do not
+            begin with `files/` are ignored.
 
     >>> report({"files/rows without images": 1200})
     ['rows without images: 1,200']
@@ -143,7 +144,7 @@ def report(counters: Mapping[str, Any]) -> list[str]:
 
 
 def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns {'reason': text, 'number': of bad rows, 'example': one of them, with its place} of each reason, as JSON.
+    """Returns {'reason': text, 'number': of bad rows, 'example': a bad row and its location} of each reason, as JSON.
 
     The reason of the most rows is first.
 
@@ -172,6 +173,10 @@ def _example_texts(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:
-    """Logs the messages of `report` as warnings."""
+    """Logs the counts of readers of files and the rows that were left out, as warnings; see `report`.
+
+    Args:
+        counters: counters of a run: numbers, and for the examples of bad rows, sets of texts.
+    """
     for text in report(counters):
         log.warning(text)

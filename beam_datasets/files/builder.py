@@ -337,8 +337,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             other._infer_rows = LATE_ROWS
             guess = other._guess_rows()
             inference = Inference(is_text=self._missing is not None, numerals=self._numerals)
-            given = {*self._specs, *self._published_fields}
-            return describe_late_types(self._fields, guess, inference, given=given, shown=shown) if guess.rows else ""
+            typed_paths = {*self._specs, *self._published_fields}
+            if guess.rows:
+                return describe_late_types(self._fields, guess, inference, typed_paths=typed_paths, shown=shown)
         return ""
 
     def _guess_rows(self) -> Guess:

@@ -343,7 +343,7 @@ def as_optional(field: Field) -> Field:
 
 
 def as_exact(field: Field) -> Field:
-    """Returns the field, and the items of lists, with `exact` set for the kinds in EXACT; see Field.exact."""
+    """Returns the field with `exact` set if its kind is in EXACT, such as int64, else unset; so for list items, too."""
     return replace(field, item=field.item and as_exact(field.item), exact=field.kind in EXACT)
 
 

@@ -155,12 +155,12 @@ def _way_to_lines(text: str, error: json.JSONDecodeError) -> str:
         text: the text of the line.
         error: the error of decoding it.
     """
-    rest = text[error.pos :].strip()
+    text_at_error = text[error.pos :].strip()
     if text[:2] == "{'":
         return " (Python's text of a dict is not JSON; json.dumps(row) writes it as JSON)"
-    if error.msg == "Extra data" and rest == ",":
+    if error.msg == "Extra data" and text_at_error == ",":
         return " (sed 's/,$//' removes commas at the ends of lines)"
-    if not rest or (error.msg == "Extra data" and rest[0] in "{["):
+    if not text_at_error or (error.msg == "Extra data" and text_at_error[0] in "{["):
         return " (jq -c . writes each object in one line)"
     return ""
 

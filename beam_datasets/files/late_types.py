@@ -11,7 +11,7 @@ from beam_datasets.files.infer import Guess, Inference
 
 
 def describe_late_types(
-    current: Mapping[str, Field], guess: Guess, inference: Inference, *, given: Collection[str], shown: str
+    current: Mapping[str, Field], guess: Guess, inference: Inference, *, typed_paths: Collection[str], shown: str
 ) -> str:
     """Returns a paragraph with the options for all columns whose type differs from that of the first rows; '' for none.
 
@@ -19,11 +19,12 @@ def describe_late_types(
         current: {column: field} of the schema of the first rows, with which the build failed.
         guess: the values of all rows.
         inference: makes fields of the values.
-        given: paths of the fields whose types are given or published; of these, only missing values are reported.
+        typed_paths: paths of the fields whose types are chosen by the user or published; of these, only missing
+            values are reported.
         shown: the error of the build.
     """
     options, problems = [], []
-    for path, field, text in _differences(current, inference.fields(guess), guess, given):
+    for path, field, text in _differences(current, inference.fields(guess), guess, typed_paths):
         if field is not None:
             options.append(advice(path, text))
         else:
@@ -38,34 +39,41 @@ def describe_late_types(
 
 
 def _differences(
-    current: Mapping[str, Field], inferred: Mapping[str, Field], guess: Guess, given: Collection[str], prefix: str = ""
+    current: Mapping[str, Field],
+    inferred: Mapping[str, Field],
+    guess: Guess,
+    typed_paths: Collection[str],
+    prefix: str = "",
 ) -> Iterator[tuple[str, Field | None, str]]:
-    """Yields (path, field, its type), or (path, None, problem), of each column that the current schema does not fit.
+    """Yields (path, field, text of the needed type) of each field whose type in `current` is too narrow or missing.
+
+    For example, ("price", the inferred field, "float64?") if `current` has int64. Yields (path, None, problem) if no
+    type fits.
 
     Args:
-        current: fields of the schema.
-        inferred: fields of all rows.
-        guess: the values of all rows, or of an object.
-        given: see `describe_late_types`.
-        prefix: path of the object, with its `/`.
+        current: {name: field} of the schema, or of an object in it.
+        inferred: {name: field} inferred from all rows, or of the same object.
+        guess: the values of all rows, or of the same object.
+        typed_paths: see `describe_late_types`.
+        prefix: path of the object and a `/`; '' for the schema.
     """
     for name, field in inferred.items():
-        path, known, values = prefix + name, current.get(name), guess.fields[name]
+        path, current_field, values = prefix + name, current.get(name), guess.fields[name]
         is_missing = values.count() < guess.rows
-        if known is None and path in given:
+        if current_field is None and path in typed_paths:
             continue  # it is left out
-        if path in given and known is not None:
-            if is_missing and not known.optional and known.kind not in ("string", "image", "audio"):
-                yield path, known, f"{known}?"
+        if path in typed_paths and current_field is not None:
+            if is_missing and not current_field.optional and current_field.kind not in ("string", "image", "audio"):
+                yield path, current_field, f"{current_field}?"
         elif field.problem:
             yield path, None, field.problem
-        elif known is not None and known.fields is not None and field.fields is not None:
-            yield from _differences(known.fields, field.fields, values, given, f"{path}/")
-        elif known is None:
+        elif current_field is not None and current_field.fields is not None and field.fields is not None:
+            yield from _differences(current_field.fields, field.fields, values, typed_paths, f"{path}/")
+        elif current_field is None:
             if "{" not in str(field):
                 yield path, field, str(replace(field, optional=True))
-        elif str(replace(field, optional=known.optional)) == str(known):
-            if field.optional and not known.optional:
-                yield path, field, optional_type(known)
+        elif str(replace(field, optional=current_field.optional)) == str(current_field):
+            if field.optional and not current_field.optional:
+                yield path, field, optional_type(current_field)
         elif "{" not in str(field):
-            yield path, field, str(replace(field, optional=field.optional or known.optional))
+            yield path, field, str(replace(field, optional=field.optional or current_field.optional))

@@ -289,7 +289,7 @@ def rows(
                 expected="the file as it was", got="another one", advice="Run the command again", path=piece.file.path
             )
         names = [name for name in content.schema.names if name in column_names]
-        places = [Place(name, (fields or {}).get(name), given=typed_paths) for name in names]
+        places = [Place(name, (fields or {}).get(name), typed_paths=typed_paths) for name in names]
         start = sum(content.groups[: piece.start])
         for batch in content.batches(piece.start, names):
             for number, row in enumerate(_rows_of(batch, places), start):

@@ -19,8 +19,8 @@ def published_fields(columns: Mapping[str, str], tree: FeatureConnector | None) 
     """Returns {column: field} of a published version.
 
     Args:
-        columns: column -> its type, as the builder of the version recorded it; empty if it recorded none, as of a
-            slice or of a dataset that no builder of files made.
+        columns: column -> its type, as the builder of the version recorded it; empty for a version that no builder of
+            files has written, such as a slice.
         tree: the features of the version, which describe all other columns; None if they are unknown.
 
     >>> tree = features.FeaturesDict({"a": features.Scalar("int16"), "b": features.Text(), "c": {"x": "float32"}})

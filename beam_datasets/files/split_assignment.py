@@ -168,11 +168,11 @@ def assignment_of_options(options: str, pattern: Patterns) -> Assignment | None:
     others: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
     for name, value in parse_options(options):
-        key, _, rest = value.partition("=")
+        key, _, argument = value.partition("=")
         if name == "splits":
-            splits.setdefault(key, []).append(rest)
+            splits.setdefault(key, []).append(argument)
         elif name == "split_by":
-            ways[key] = rest
+            ways[key] = argument
         else:
             others[name] = value
     values = {name: each[0] if len(each) == 1 else each for name, each in splits.items()}

@@ -47,7 +47,7 @@ class TextLines(RowsBuilder):
 
 
 def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -> Iterator[Row]:
-    """Yields a row (byte offset, None, {"text": text}) for each line; a problem replaces the dict of a bad line.
+    """Yields a row (byte offset, None, {"text": text}) for each line, with an error text for the dict of a bad line.
 
     Blank lines are counted and left out, unless they are kept.
 
