@@ -235,7 +235,7 @@ class Divided:
         is_worker = base_seed is not None
         if self._is_probed(is_worker=is_worker):
             start = self._start if self._passes.probe() else None
-            return cast("Iterator[Any]", self._iterate_items(start, index, count, num_workers, is_worker=is_worker))
+            return self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         start, self._start, loop = self._start, None, self._fit_loop
         pass_of_start = None if start is None else pass_at_state(self._dataset, start)
         at_least = 0 if loop is None else loop.epoch
@@ -262,7 +262,13 @@ class Divided:
         return is_first and (self._is_probe or callers.is_probed_by_keras())
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
-        """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""
+        """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended.
+
+        Logs nothing on ranks other than 0, with `even`, or if the length of the dataset is not known.
+
+        Args:
+            ranks: the rank of this process, and the number of ranks.
+        """
         if ranks.rank or self._even is not None or not has_length(self._dataset):
             return
         unit, name = (self._block or 1), "batches"
@@ -288,8 +294,10 @@ class Divided:
         """The loop of Lightning that reads; None if another program reads."""
         return callers.find_fit_loop() or (None if torch_workers.get_worker()[2] is None else self._parent_fit_loop)
 
-    def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator over the items of a share.
+    def _iterate_items(
+        self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool
+    ) -> Iterator[Any]:
+        """Returns the iterator over the items of a share, a `_ShareIterator` or, of a stream, a `_StreamShareIterator`.
 
         Args:
             start: the loaded state at which it starts; None for the beginning of the pass.

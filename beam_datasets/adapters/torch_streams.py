@@ -23,7 +23,9 @@ class DividedStream(Divided):
         """Returns `DividedStream`; see `Divided._our_class`."""
         return DividedStream
 
-    def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+    def _iterate_items(
+        self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool
+    ) -> Iterator[Any]:
         """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments."""
         stream = self._dataset._divided(index, count, self._block)
         pinned = self._passes.pinned if start is None else None

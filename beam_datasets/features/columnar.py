@@ -690,7 +690,7 @@ class ConnectorView(View):
         if len(names) == 1:
             return [self.decode({names[0]: values}) for values in _split_lists(column, kinds[0])]
         records, columns = column
-        lists = [_split_lists(part, kind) for part, kind in zip(columns, kinds)]
+        lists = [_split_lists(list_column, kind) for list_column, kind in zip(columns, kinds)]
         return [self.decode(dict(zip(names, [values[i] for values in lists]))) for i in range(len(records))]
 
 

@@ -86,7 +86,7 @@ class Fill:
         wrap = self._replacer(
             self.arrays, pick, lambda value, _: np.asarray(value) if isinstance(value, np.generic) else value
         )
-        first, *following = [part for part in (fill, self.relabeler(pick), wrap) if part is not return_unchanged] or [
+        first, *following = [step for step in (fill, self.relabeler(pick), wrap) if step is not return_unchanged] or [
             return_unchanged
         ]
         return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), following, first)
@@ -370,7 +370,7 @@ class Padding:
     @property
     def names(self) -> set[str]:
         """Names of the features for which the padding has a value or a length."""
-        return {name for part in (self.value, self.length) if isinstance(part, Mapping) for name in part}
+        return {name for option in (self.value, self.length) if isinstance(option, Mapping) for name in option}
 
     def to(self, name: str, length: int) -> Padding:
         """Returns a copy of the padding in which the feature `name` is padded to `length` items.
@@ -684,7 +684,7 @@ def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of arrays, of shape (n, ...); an array of objects for other values.
+    """Returns the batch of n arrays, of shape (n, ...); of n values without a shape, an array of n objects.
 
     Args:
         arrays: the arrays.

@@ -738,14 +738,14 @@ class SplitDict(Mapping[str, SplitInfo]):
         Raises:
             SplitError: a split is unknown, or the selection has more than 2**63 - 1 examples.
         """
-        parts = instruction.to_absolute(self)
-        if (total := sum(part.stop - part.start for part in parts)) > _MAX_EXAMPLES:
+        ranges = instruction.to_absolute(self)
+        if (total := sum(each.stop - each.start for each in ranges)) > _MAX_EXAMPLES:
             raise SplitError(f"split '{instruction!s:.1000}' has {total:,} examples, at most {_MAX_EXAMPLES:,}.")
         runs = FileInstructions.concatenate(
-            self._splits[part.splitname].between(part.start, part.stop) for part in parts
+            self._splits[each.splitname].between(each.start, each.stop) for each in ranges
         )
         first = next(iter(self._splits.values()), None)
-        return SubSplitInfo(instruction, runs, first.directory if first else "", parts, self._count_bytes)
+        return SubSplitInfo(instruction, runs, first.directory if first else "", ranges, self._count_bytes)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns the `SplitInfo` of a name, or the default; an expression is not a name."""

@@ -66,9 +66,9 @@ def find_damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
 
 
 def join_blocks(blocks: Iterable[Items]) -> Items:
-    """Concatenates blocks to one block. Appends to the first non-empty block if the next one has the same type.
+    """Returns one block with the items of all blocks, in order; [] if there are no blocks.
 
-    The result is a list if the blocks have different types.
+    Blocks of one type are appended to the first non-empty block, which changes; otherwise the result is a new list.
     """
     items: Items = []
     for block in blocks:

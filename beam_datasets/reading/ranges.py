@@ -1,7 +1,8 @@
 """Ranges of records of a shard: dividing runs into ranges of about equal bytes, and reading a range.
 
-A range is a file instruction. The cuts are computed from the shard's index. A shard without an index (as TensorFlow
-Datasets writes them) is not divided, because the reader of each range would have to scan it from the beginning.
+A run or a range is a `FileInstruction`: adjacent records of one shard. The cuts are computed from the shard's index. A
+shard without an index (as TensorFlow Datasets writes them) is not divided, because the reader of each range would have
+to scan it from the beginning.
 """
 
 from __future__ import annotations

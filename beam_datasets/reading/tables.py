@@ -42,7 +42,10 @@ class RecordBatch(Batch):
         """Returns None, as images are not decoded."""
 
     def compile(self) -> Callable[[Any], Any]:
-        """Returns the function from a list of records, or of pairs (id, record), to a record batch."""
+        """Returns the function from a list of records to a `pyarrow.RecordBatch`, with a row for each record.
+
+        With ids, the function takes (id, record) pairs, and the record batch has a column `tfds_id`.
+        """
         decode: Any = self.steps[0]
         pa, schema = _pyarrow(), self.schema
         types = arrow_schema(pa, schema)

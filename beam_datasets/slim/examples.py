@@ -76,7 +76,12 @@ class VarLen(_Checked):
         return np.asarray([] if values is None else values, self.dtype)
 
     def parse_steps(self, key: str, steps: Steps | None) -> RaggedArray:
-        """Returns the values of each time step; no steps if they are None."""
+        """Returns the values of each time step, of shape (time steps, None).
+
+        Args:
+            key: key of the feature list in the record, for errors.
+            steps: the tf.train.Feature message of each time step; None, if the key is absent, is no time step.
+        """
         rows = _read_steps(self.dtype, key, steps)
         return RaggedArray(_concatenate_rows(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
 

@@ -207,13 +207,13 @@ class ThreadExecutor(Executor):
         fits = (len(waiting) + 1) * self._block_bytes <= threads * _THREAD_BYTES
         return sum(tasks) < threads or (fits and sum(tasks[1:]) < 2 * threads)
 
-    def _submit(self, block: Items, pool: ThreadPoolExecutor) -> Any:
+    def _submit(self, block: Items, pool: ThreadPoolExecutor) -> tuple[Items, list[Future[Any]], Finish]:
         """Submits the tasks of a block; its items become `Deferred` if their values are small, or on an error.
 
         Returns:
             (block, futures of its tasks, function from their results to the values)
         """
-        deferred: Any = (block, [], lambda _: list(map(Deferred, block)))
+        deferred: tuple[Items, list[Future[Any]], Finish] = (block, [], lambda _: list(map(Deferred, block)))
         if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self.use_for_small:
             return deferred
         try:
@@ -225,7 +225,10 @@ class ThreadExecutor(Executor):
     def _collect(self, block: Items, futures: list[Future[Any]], finish: Finish) -> list[Any]:
         """Returns the values of a block and records their sizes; if a task failed, all its items become `Deferred`.
 
-        For the arguments, see `_submit`, which returns them.
+        Args:
+            block: the items.
+            futures: futures of the tasks of the block; none if its items become `Deferred`.
+            finish: function from the results of the tasks, in order, to the values.
         """
         try:
             values = finish([future.result() for future in futures])

@@ -143,8 +143,16 @@ class Packed(Grouping):
             raise ValueError(f"overlong must be 'error', 'truncate' or 'drop', got {self.overlong!r}.")
 
     @classmethod
-    def of(cls, max_length: Any, features: Iterable[str] | None, num_bins: int, overlong: str) -> Packed:
-        """Returns the link for the arguments of `pack()`; for them, see `Stream.pack`.
+    def of(
+        cls, max_length: int | Mapping[str, int], features: Iterable[str] | None, num_bins: int, overlong: str
+    ) -> Packed:
+        """Returns the link for the arguments of `pack()`.
+
+        Args:
+            max_length: length of the array of each feature in `features`, or {name of a feature: length}.
+            features: names of the features to pack; may be None if `max_length` is a dict.
+            num_bins: see the class.
+            overlong: see the class.
 
         Raises:
             TypeError: an argument has another type.
@@ -226,19 +234,19 @@ class Packed(Grouping):
         for name, limit in self.lengths.items():
             if any(isinstance(value[name], RaggedArray) for value in values):
                 raise FeatureValueError("sequences of sequences cannot be packed; flatten them in map().", feature=name)
-            parts = [np.asarray(value[name])[:limit] for value in values]
-            shapes = {part.shape[1:] for part in parts}
+            arrays = [np.asarray(value[name])[:limit] for value in values]
+            shapes = {array.shape[1:] for array in arrays}
             if len(shapes) > 1:
                 raise FeatureValueError(
                     f"items of the shapes {sorted(shapes)} cannot be packed together.", feature=name
                 )
-            dtype = np.result_type(*{part.dtype for part in parts})
-            array = np.full((limit, *parts[0].shape[1:]), b"" if dtype.hasobject else 0, dtype)
+            dtype = np.result_type(*{array.dtype for array in arrays})
+            array = np.full((limit, *arrays[0].shape[1:]), b"" if dtype.hasobject else 0, dtype)
             segment_ids, positions = np.zeros(limit, np.int32), np.zeros(limit, np.int32)
-            sizes = np.array(list(map(len, parts)))
+            sizes = np.array(list(map(len, arrays)))
             stop = int(sizes.sum())
-            np.concatenate(parts, out=array[:stop])
-            segment_ids[:stop] = np.repeat(np.arange(1, len(parts) + 1, dtype=np.int32), sizes)
+            np.concatenate(arrays, out=array[:stop])
+            segment_ids[:stop] = np.repeat(np.arange(1, len(arrays) + 1, dtype=np.int32), sizes)
             positions[:stop] = np.arange(stop, dtype=np.int32) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             packed |= {name: array, f"{name}_segment_ids": segment_ids, f"{name}_positions": positions}
         return packed

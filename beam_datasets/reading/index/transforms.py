@@ -81,8 +81,8 @@ class Operation(ABC):
         """Yields the items at the positions, in order, in blocks of any size; a damaged record is a `Damaged`.
 
         Args:
-            spans: positions in [0, length), ascending.
-            epoch: at least 0.
+            spans: ranges of positions in [0, length), all ascending, in several pairs of arrays; see `Spans`.
+            epoch: number of the epoch, at least 0.
         """
 
     @abstractmethod
@@ -444,6 +444,10 @@ def divide(operation: Operation, share: Share, even: Even | None = None) -> Oper
 
 def _check_equal_batches(operation: Operation, even: Even) -> None:
     """Checks that all batches made by an operation and its descendants have the same size.
+
+    Args:
+        operation: the operation, which follows batch().
+        even: the option of the caller, for the error.
 
     Raises:
         ValueError: the last batch of an epoch is smaller.
