@@ -60,7 +60,7 @@ class MergeHistograms(beam.CombineFn):
     def add_input(self, accumulator: list[Histogram], element: Histogram) -> list[Histogram]:
         """Returns the accumulator with one more histogram, merged into one if they have too many bins."""
         accumulator.append(element)
-        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
+        if sum(len(histogram.counts) for histogram in accumulator) > 2 * self._max_bins:
             return self.compact(accumulator)
         return accumulator
 
@@ -68,8 +68,8 @@ class MergeHistograms(beam.CombineFn):
         """Returns one list of the histograms of all accumulators, merged whenever they have too many bins."""
         merged: list[Histogram] = []
         for accumulator in accumulators:
-            for part in accumulator:
-                merged = self.add_input(merged, part)
+            for histogram in accumulator:
+                merged = self.add_input(merged, histogram)
         return merged
 
     def compact(self, accumulator: list[Histogram]) -> list[Histogram]:

@@ -138,7 +138,7 @@ class EncodePairs(beam.DoFn):
         self._encoder = SplitEncoder(self._split, *self._options)
 
     def start_bundle(self) -> None:
-        """Discards what a failed bundle had collected, and starts to report the progress."""
+        """Discards the records of a failed bundle, and starts to report the progress."""
         self._reporting.close()
         self._encoder.start()
         self._reporting.enter_context(report_progress(self._transport, self._split, self._encoder))
@@ -302,7 +302,7 @@ class _EncodeUnits(beam.DoFn):
         self._encoders = {split: SplitEncoder(split, *options) for split in reader.splits}
 
     def start_bundle(self) -> None:
-        """Discards what a failed bundle had collected, and starts to report the progress."""
+        """Discards the records of a failed bundle, and starts to report the progress if there is one split."""
         self._reporting.close()
         for encoder in self._encoders.values():
             encoder.start()
@@ -445,7 +445,7 @@ def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
 def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
     """Returns a `TaggedOutput` (split, `Histogram` of a block) for the output HISTOGRAMS.
 
-    The histogram contains the requests that this process has sent since the last call of `count_requests`.
+    The histogram contains the I/O counts of this process since the last call of `count_requests`.
 
     Args:
         block: the block, with its keys and sizes.

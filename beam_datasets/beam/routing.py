@@ -55,8 +55,8 @@ def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any,
     if not block.path or level == len(split.levels):
         yield from routing.route(block, split)
         return
-    for task, part in routing.route_to_runs(block, split, split.levels[level]):
-        yield (block.split, task), part
+    for task, task_block in routing.route_to_runs(block, split, split.levels[level]):
+        yield (block.split, task), task_block
 
 
 class _Route(beam.DoFn):
@@ -72,7 +72,7 @@ class _Route(beam.DoFn):
         self._level = level
 
     def start_bundle(self) -> None:
-        """Forgets what a bundle that failed had collected."""
+        """Discards the blocks of a failed bundle."""
         self._collector = BlockCollector(self._spill_dir or "")
 
     def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
@@ -255,7 +255,7 @@ class Parser(argparse.ArgumentParser):
         hints = (near_option(self._args[i:], self).strip() for i in unknown)
         return next((f". {hint.removesuffix('.')}" for hint in hints if hint), "")
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Raises a UsageError with the message and the usage; argparse calls it for invalid arguments."""
         if choice := re.match(r"argument --(\w+): invalid choice: '(.*?)'", message):
             from beam_datasets.advice import instead_of_format
@@ -551,7 +551,7 @@ def _beam_parser() -> argparse.ArgumentParser:
         from apache_beam.options import pipeline_options
 
     class Collected(argparse.ArgumentParser):
-        def error(self, message: str) -> Any:
+        def error(self, message: str) -> NoReturn:
             """Raises the error about an option of Beam, instead of exiting; see `argparse.ArgumentParser.error`.
 
             Raises:

@@ -106,7 +106,7 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"--num_workers is {parsed.num_workers}; expected how many processes, 1 or more")
     request = prepare(parsed.dataset, parsed.split, features, parsed.data_dir, parsed.storage_options)
     start_time = time.monotonic()
-    statistics = None if parsed.again or not request.whole else read_saved(request)
+    statistics = None if parsed.again or not request.is_complete else read_saved(request)
     save_status = "saved before" if statistics is not None else ""
     if statistics is None:
         statistics = _compute(request, parsed, beam_options)
@@ -196,7 +196,7 @@ def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.N
         request: the request that they answer, which knows whether they are those of the whole dataset.
         parsed: parsed options of the command; `parsed.save` is False with --no_save.
     """
-    if not parsed.save or not request.whole:
+    if not parsed.save or not request.is_complete:
         return ""
     try:
         return f"saved in {save(statistics)}"

@@ -305,10 +305,14 @@ class ParquetContent:
         return max(average, self._longest_row(group, names))
 
     def _longest_row(self, group: int, names: Sequence[str]) -> int:
-        """Returns the number of values in the longest row of columns with so many that one row might exceed the limit.
+        """Returns the number of values in the longest row of a row group, in columns that need a check of each row.
 
-        Rows that are empty or short hide a long one in the average. The repetition levels of such columns are read
-        twice; the row groups of most files have fewer values than the limit. Returns 0 for these.
+        These are columns with more than MAX_LIST values: one long row may hide among empty ones, although the average
+        is small. Their repetition levels are read twice. Returns 0 if there are no such columns, as in most files.
+
+        Args:
+            group: index of the row group.
+            names: names of the columns.
 
         Raises:
             InputError: a row has more values than the limit; or the levels cannot be read, and it might have; or the

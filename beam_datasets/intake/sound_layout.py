@@ -89,7 +89,12 @@ def layout_of(data: bytes) -> Layout:
 
 
 def _unknown_sound_problem(data: bytes, head: bytes) -> str:
-    """Returns the error text for content that is not a sound of a format in KINDS."""
+    """Returns the error text for a file that is not a sound of a format in KINDS.
+
+    Args:
+        data: content of the file.
+        head: the first 12 bytes of `data` after an ID3 tag, if it has one.
+    """
     if not data:
         return "expected a sound, got an empty file. Leave it out"
     signature = signature_of(head)

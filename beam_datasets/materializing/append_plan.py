@@ -108,8 +108,8 @@ def plan_append(
     info = join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
     published_splits = parent.info.splits
-    wanted = {} if options.split is None else named_splits(options.split, parent)  # also if nothing is new
-    _check_known(() if options.new_splits else {**merged, **wanted}, parent.info)
+    option_splits = {} if options.split is None else named_splits(options.split, parent)  # also if nothing is new
+    _check_known(() if options.new_splits else {**merged, **option_splits}, parent.info)
     rules = {name: common_rules(name, parts, name in published_splits) for name, parts in merged.items()}
     runs = {name: [run for split in splits for run in split.runs] for name, splits in merged.items()}
     to_delete = {name: sort_keys_to_delete(options.delete, split_rules) for name, split_rules in rules.items()}

@@ -95,9 +95,9 @@ def replace_published(complete_dir: str, target: str) -> None:
     storage.remove_tree(old)
 
 
-def remove_extra_files(directory: str, wanted: set[str]) -> None:
-    """Removes all entries of a directory but the wanted ones, such as spilled blocks and files of killed attempts."""
+def remove_extra_files(directory: str, kept_names: set[str]) -> None:
+    """Removes all entries of a directory except `kept_names`, such as spilled blocks and files of killed attempts."""
     for name in storage.list_dir(directory):
-        if name not in wanted:
+        if name not in kept_names:
             path = storage.join(directory, name)
             (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)

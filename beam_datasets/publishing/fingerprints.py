@@ -130,20 +130,20 @@ def _describe_contents(value: Any, name: Any = None, *, with_secrets: bool = Tru
         return "***"
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
-    parts: list[tuple[Any, Any]]  # name, value
+    members: list[tuple[Any, Any]]  # name, value
     if isinstance(value, Mapping):
-        parts = list(value.items())
+        members = list(value.items())
     elif isinstance(value, (list, tuple)) and len(value) == 2:
-        parts = [(None, value[0]), (value[0], value[1])]
+        members = [(None, value[0]), (value[0], value[1])]
     elif isinstance(value, (set, frozenset, list, tuple)):
-        parts = [(None, item) for item in value]
+        members = [(None, item) for item in value]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+        members = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
     else:
         return _describe_object(value)
     texts = []
-    for part_name, part in parts:  # a loop needs one call for each level: values may be hundreds of levels deep
-        texts.append(_describe_contents(part, part_name, with_secrets=with_secrets))
+    for member_name, member in members:  # a loop needs one call for each level: values may be hundreds of levels deep
+        texts.append(_describe_contents(member, member_name, with_secrets=with_secrets))
     if isinstance(value, Mapping):
         keys = [_describe_contents(key, with_secrets=with_secrets) for key in value]
         return f"{{{', '.join(f'{key}: {text}' for key, text in zip(keys, texts))}}}"
@@ -151,7 +151,7 @@ def _describe_contents(value: Any, name: Any = None, *, with_secrets: bool = Tru
         return f"{{{', '.join(sorted(texts))}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(texts)}]"
-    return f"{type(value).__name__}({', '.join(f'{name}={text}' for (name, _), text in zip(parts, texts))})"
+    return f"{type(value).__name__}({', '.join(f'{name}={text}' for (name, _), text in zip(members, texts))})"
 
 
 def _describe_object(value: Any) -> str:

@@ -213,8 +213,8 @@ def decide(
 ) -> Decision:
     """Checks that all shards are staged, writes the metadata, and decides that this run publishes.
 
-    On an object store the files of the decision are to be committed next. The decision has no files if this run has
-    published already.
+    On an object store the caller commits the files of the decision next. The decision has no files if this run has
+    already published.
 
     Raises:
         LostExamplesError, AlreadyPublishedError, AbandonedError, ResultKeptError: see `publish`.
@@ -313,7 +313,7 @@ def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
 
 
 def make_visible(publication: Publication, decision: Decision) -> str:
-    """Publishes a version of which all files are there, removes what the run needed, and returns the directory.
+    """Publishes a version whose files are complete, removes the temporary files of the run, and returns the directory.
 
     Raises:
         StorageError: a file is missing.

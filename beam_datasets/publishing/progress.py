@@ -155,12 +155,12 @@ def watch(
 def reported(
     spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]], seconds: float = REPORT_SECONDS
 ) -> Iterator[None]:
-    """Context manager: writes the progress of a generator to a file from time to time, which `measure` reads.
+    """Context manager: writes the progress of a generator to a file at intervals; `measure` reads the file.
 
     Args:
         spill_dir: directory of its spilled blocks; None writes nothing.
         split: the split's name.
-        encoded: returns the number of encoded examples, and the size of their records in bytes.
+        encoded: function that returns the number of encoded examples, and the size of their records in bytes.
         seconds: seconds between two reports.
     """
     if spill_dir is None:

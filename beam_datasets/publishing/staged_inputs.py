@@ -26,7 +26,12 @@ def stage_inputs(publication: Publication, inputs: Inputs | None) -> Publication
 
 
 def stage_checksums(publication: Publication, checksums: Mapping[str, str]) -> Publication:
-    """Stages the record of the files once more, with their checksums; those that are '' stay unknown."""
+    """Stages the record again, with checksums of its files, and returns the publication with it.
+
+    Args:
+        publication: the publication, whose record is staged without these checksums.
+        checksums: path of a file -> its checksum; '' if it is not known.
+    """
     assert publication.inputs is not None
     inputs = Inputs.from_text(storage.read_bytes(publication.inputs[0]))
     assert inputs is not None

@@ -297,13 +297,13 @@ def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
                 counts[name].setdefault(index, count)
     if not counts:
         return ""
-    parts = list(feature_parts.values())
-    caption = "labels" if any("labels" in (part or {}) for part in parts) else "most frequent"
+    features = list(feature_parts.values())
+    caption = "labels" if any("labels" in (feature or {}) for feature in features) else "most frequent"
     return bars_table(
-        [(name, [row.get(index) for index in range(len(parts))]) for name, row in counts.items()],
+        [(name, [row.get(index) for index in range(len(features))]) for name, row in counts.items()],
         [
-            (name, (part or {}).get("values", 0), (part or {}).get("top_exact", True))
-            for name, part in feature_parts.items()
+            (name, (feature or {}).get("values", 0), (feature or {}).get("top_exact", True))
+            for name, feature in feature_parts.items()
         ],
         caption,
     )

@@ -431,13 +431,13 @@ class StatisticsRequest:
     Attributes:
         full_name: name, config and version of the dataset, such as 'digits/small:1.0.0'.
         digest: digest of the published version.
-        directory: the version's.
-        pool: pool of its shards.
-        features: its features.
+        directory: directory of the version.
+        pool: pool of the shards of the version.
+        features: features of the version.
         leaves: the features to summarize.
         unknown: the paths of features of unknown classes, which cannot be read.
         slices: name and runs of each slice.
-        whole: whether it is every split and all features.
+        is_complete: whether the slices are all splits, and the features all features.
     """
 
     full_name: str
@@ -448,7 +448,7 @@ class StatisticsRequest:
     leaves: tuple[LeafFeature, ...]
     unknown: tuple[str, ...]
     slices: tuple[tuple[str, FileInstructions], ...]
-    whole: bool
+    is_complete: bool
 
     def runs(self) -> Iterator[ShardRange]:
         """Yields each run of records of all slices as a range."""

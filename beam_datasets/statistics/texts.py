@@ -15,7 +15,7 @@ def constant_size(feature: dict[str, Any]) -> str:
     """Returns the size of images that all have the same, such as '28x28x1'; '' for others.
 
     Args:
-        feature: the feature and its facts.
+        feature: the statistics of the feature, by their names in the JSON.
     """
     sizes = [feature.get(name, {}) for name in SIZES]
     constant = all("min" in size and size["min"] == size["max"] for size in sizes)
@@ -52,7 +52,7 @@ def notebook_tables(name_and_version: str, digest: str, slices: Mapping[str, Any
     Args:
         name_and_version: the dataset.
         digest: the digest of the published version.
-        slices: see `report.Statistics`.
+        slices: name -> {'examples': number, 'features': name -> statistics}; see `Statistics`.
     """
     header = ["feature", "type", "values", "missing", "distinct", "min", "mean", "max", "frequent"]
     tables = [

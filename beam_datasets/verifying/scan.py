@@ -240,12 +240,16 @@ def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] 
         return ShardFacts(_strip_path(path, error), isinstance(error, PathNotFoundError), index=index_facts)
     if index_facts is not None:
         index_facts = replace(index_facts, mismatch=walk.mismatch)
-    crc = walk.crc32c if walk.whole else None
+    crc = walk.crc32c if walk.is_undamaged else None
     return ShardFacts(None, False, reader.size, crc, walk.num_records, tuple(walk.damages), index_facts)
 
 
 def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
-    """Returns an index if it is usable, and what is known of the file if it exists."""
+    """Returns the index of a shard, or None if it is damaged; and the facts about its file, or None if it is missing.
+
+    Args:
+        path: path of the index file.
+    """
     try:
         content = storage.memory_map(path)
     except PathNotFoundError:
@@ -282,7 +286,7 @@ class _Walk:
         damages: in the order of the file.
         num_records: records whose place is known, including damaged ones.
         crc32c: CRC-32C of the good records so far.
-        whole: whether all records so far are good.
+        is_undamaged: whether all records so far are good.
         mismatch: the first difference between index and file.
     """
 
@@ -297,7 +301,7 @@ class _Walk:
         self._reader, self._path, self._index = reader, path, index
         self._checks, self._progress = checks, progress
         self._offset = self.num_records = self.crc32c = 0
-        self.whole = self._sampling = True
+        self.is_undamaged = self._sampling = True
         self._keys: NDArray[np.uint8] | None = None
         self.damages: list[Damage] = []
         self.mismatch: Mismatch | None = None
@@ -317,7 +321,12 @@ class _Walk:
             except StorageError as error:
                 self._note(self._offset, self.num_records, None, "unreadable", _strip_path(self._path, error))
                 return
-        if self._index is not None and self.whole and self.mismatch is None and len(self._index) > self.num_records:
+        if (
+            self._index is not None
+            and self.is_undamaged
+            and self.mismatch is None
+            and len(self._index) > self.num_records
+        ):
             indexed = int(self._index.offsets[self.num_records])
             self.mismatch = Mismatch(self.num_records, indexed, self._reader.size)
 
@@ -333,7 +342,7 @@ class _Walk:
     def _skip(self, error: CorruptRecordError) -> bool:
         """Skips a damaged record; returns whether the place of the next one is known."""
         record = error.record or 0
-        self.whole = False
+        self.is_undamaged = False
         stop, kind = self._end_of_damaged(error.offset, record)
         self._note(error.offset, record, None if stop is None else 1, kind, _without_advice(error.problem))
         self._progress((self._reader.size if stop is None else stop) - error.offset)
