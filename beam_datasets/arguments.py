@@ -104,8 +104,8 @@ def count_of(value: Any, method: str) -> int:
         raise TypeError(f"count must be an int, not {shown(value)}. Divide by // to get one, as in len(ds) // 2.")
     if is_float or (isinstance(value, str) and value.endswith("%")):
         share = f"{100 * value:g}%" if is_float else value
-        part = f"[:{share}]" if method == "take" else f"[{share}:]"
-        raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train{part}').")
+        bounds = f"[:{share}]" if method == "take" else f"[{share}:]"
+        raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train{bounds}').")
     if isinstance(value, (list, tuple, range)):
         raise TypeError(f"count must be an int, not {shown(value)}. Use `ds[{shown(value)}]` for these examples.")
     return integer("count", value, at_least=0)
