@@ -21,6 +21,7 @@ MAX_REASON = 120  # characters
 # Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
 _LEFT_OUT = "left out"
 SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
+_SKIP_DAMAGED_ADVICE = "Only if few rows are damaged, and the others are right: --skip_bad counts and leaves them out."
 _SKIP_REST_ADVICE = "To leave out the rest of the file, an unknown number of rows, and count the file: --skip_bad."
 _RESTS = "files of which the rest cannot be read"
 _REASON, _EXAMPLES = "left out because: ", "left out, such as: "
@@ -44,6 +45,31 @@ class Bad:
 
     def __str__(self) -> str:
         return self.problem if self.is_rest else f"{self.location}: {self.problem}"
+
+
+_OTHER_ENCODING = re.compile(r"not [\w-]+: byte 0x..|looks like UTF-16")  # see `inputs.undecodable`
+_OTHER_FORMAT = re.compile(
+    r"expected text, got an? |expected a TFRecord file.*, got an? |is not a Parquet file \(\d+ bytes\): it is an? "
+)
+"""Errors about a file of another format, which name it and what to do with it."""
+
+
+def with_skip_advice(problem: object, *, is_rest: bool = False) -> str:
+    """Returns an error text with advice about `--skip_bad` in a line of its own, unless that would lose the whole file.
+
+    Args:
+        problem: the error, or its text.
+        is_rest: whether the rest of a file cannot be read.
+
+    >>> with_skip_advice("a.csv: expected text, got an image (PNG). Build it")
+    'a.csv: expected text, got an image (PNG). Build it'
+    """
+    text = str(problem)
+    if _OTHER_FORMAT.search(text):
+        return text
+    if _OTHER_ENCODING.search(text):
+        return f"{text}\n{_SKIP_DAMAGED_ADVICE}"
+    return f"{text}\n{_SKIP_REST_ADVICE if is_rest else SKIP_ADVICE}"
 
 
 _PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
@@ -98,7 +124,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
             yield row
             continue
         if not skip_bad:
-            raise InputError(f"{row}\n{_SKIP_REST_ADVICE if row.is_rest else SKIP_ADVICE}")
+            raise InputError(with_skip_advice(row, is_rest=row.is_rest))
         reason = reason_of(row.problem)
         reason = reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"
         reasons[reason] += 1

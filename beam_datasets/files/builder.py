@@ -36,6 +36,7 @@ from beam_datasets.files.bad_rows import (
     place_of,
     read_piece,
     report,
+    with_skip_advice,
 )
 from beam_datasets.files.fields import (
     Field,
@@ -562,7 +563,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                         self._guess.add_row(row, place_of(file, position, number), kind_of)
             except InputError as error:
                 if not self._skip_bad:
-                    raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+                    raise InputError(with_skip_advice(error)) from error
                 problem = problem or str(error)
         return self._guess, problem
 

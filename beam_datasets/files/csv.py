@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, advice, with_absent
 from beam_datasets.files.infer import Guess, Inference, TextKinds
@@ -118,7 +118,7 @@ class Csv(RowsBuilder):
                     columns[file] = names
             except InputError as error:  # reading its rows raises the same error, which is counted then
                 if not self._skip_bad:
-                    raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+                    raise InputError(with_skip_advice(error)) from error
                 problem = problem or str(error)
         if not columns and problem:
             raise InputError(f"no file can be used; {problem}")

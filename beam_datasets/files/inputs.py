@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -268,9 +269,21 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
         advice = "it looks like UTF-16 (--encoding utf-16)"
     else:
         encodings = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
-        advice = f"name the file's encoding (--encoding {encodings})"
+        advice = f"name the file's encoding (--encoding {encodings}){_as_cp1252(error)}"
     byte = f"byte {error.object[error.start]:#04x}{column} ({invalid_bytes!r}, {error.reason})"
     return f"not {error.encoding}: {byte}; {advice}"
+
+
+def _as_cp1252(error: UnicodeDecodeError) -> str:
+    r"""Returns what the bytes around an error are in the encoding of most such files, as a clause; '' if they are none.
+
+    >>> _as_cp1252(UnicodeDecodeError("utf-8", b"2,Jos\xe9\n", 5, 6, ""))
+    "; cp1252 reads 'José'"
+    """
+    before = re.split(rb"[^\w\x80-\xff-]", error.object[max(0, error.start - 20) : error.start])[-1]
+    after = re.split(rb"[^\w\x80-\xff-]", error.object[error.start : error.start + 20])[0]
+    word = (before + after).decode("cp1252", "replace")
+    return f"; cp1252 reads {word!r}" if word.replace("-", "").isalpha() else ""
 
 
 # Counts of the process, if `counted_here` is active; else metrics of Beam count.

@@ -19,7 +19,7 @@ from typing import Any
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.arrow_types import arrow_field, leaf_paths
 from beam_datasets.files.arrow_values import Place, has_plain_values, items_of, python_values
-from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import FOUND, MAX_LABELS, UNKNOWN, Field, advice, parse_field, values_of, with_absent
@@ -134,7 +134,7 @@ def row_groups(
                 file_fields, nulls_here = _fields_of(content) if content.num_rows else ({}, frozenset())
         except InputError as error:
             if not skip_bad:
-                raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+                raise InputError(with_skip_advice(error)) from error
             problem = problem or str(error)
             pieces.append(Piece(file))
             continue
@@ -194,7 +194,7 @@ def _with_nulls_reported(
         with open_parquet(file) as content:
             return with_nulls_reported(fields, content, nulls, num_rows)
     except InputError as error:
-        raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+        raise InputError(with_skip_advice(error)) from error
 
 
 def _with_kinds_of_files(

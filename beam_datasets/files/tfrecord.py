@@ -22,7 +22,7 @@ from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compil
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.image import with_image_checks
 from beam_datasets.features.trees import record_name, steps_by_name
-from beam_datasets.files.bad_rows import SKIP_ADVICE
+from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
@@ -101,7 +101,7 @@ class Tfrecord(RowsBuilder):
         except (InputError, CorruptRecordError) as error:
             problems.append(str(error))
         if problems and not self._skip_bad:
-            raise InputError(f"{problems[0]}\n{SKIP_ADVICE}")
+            raise InputError(with_skip_advice(problems[0]))
 
     def _values_at(self, path: str) -> Collection[str]:
         """Returns the distinct values of a field in the rows that the types were inferred from; () if it has none."""

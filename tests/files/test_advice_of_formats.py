@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -500,3 +501,30 @@ def test_what_is_no_option(tmp_path, published, capsys):
     assert main([*command, str(published)]) == 2
     [given] = re.findall(r"--split '.*?'", capsys.readouterr().err)
     assert main([*command, *shlex.split(given)]) == 0
+
+
+@pytest.mark.parametrize("kind, name", [("csv", "a.csv"), ("jsonl", "a.jsonl"), ("text_lines", "a.txt")])
+def test_bytes_of_another_encoding_advise_to_name_it(tmp_path, kind, name):
+    text = {"csv": "id,name\n1,José\n2,ann\n", "jsonl": '{"name": "José"}\n', "text_lines": "José\nZoë\n"}[kind]
+    path = write(tmp_path, name, text.encode("cp1252"))
+    problem = refused(kind, path)
+    assert "cp1252 reads 'José'" in problem
+    assert "cannot be used: --skip_bad" not in problem
+    if kind != "jsonl":
+        assert "Only if few rows are damaged, and the others are right: --skip_bad counts" in problem
+    column = "text" if kind == "text_lines" else "name"
+    assert "José" in [row[column].decode() for row in rows(kind, path, "--encoding", "cp1252")]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "text_lines", "parquet", "tfrecord"])
+@pytest.mark.parametrize("content", ["excel", "png"])
+def test_files_of_other_formats_advise_no_option_that_leaves_out_all_of_them(tmp_path, kind, content):
+    if content == "excel":
+        with zipfile.ZipFile(tmp_path / "a.csv", "w") as archive:
+            archive.writestr("[Content_Types].xml", "<x/>")
+        other, way = (tmp_path / "a.csv").read_bytes(), "Save it as CSV"
+    else:
+        other, way = b"\x89PNG\r\n\x1a\n" + bytes(200), "`beam-datasets build image_folder`"
+    problem = refused(kind, write(tmp_path, "a.data", other))
+    assert way in problem
+    assert "--skip_bad" not in problem
