@@ -182,8 +182,24 @@ def _exists(module: str) -> bool:
 
 
 def import_code(names: Iterable[str]) -> list[ModuleType]:
-    """Returns modules that are given by their names or their files, imported."""
-    return [_load_file(name) if name.endswith(".py") else _load_module(name) for name in names]
+    """Returns modules that are given by their names or their files, imported.
+
+    Raises:
+        UsageError: there is no such module, or it imports TFDS, which is not installed.
+    """
+    modules = []
+    for name in names:
+        try:
+            modules.append(_load_file(name) if name.endswith(".py") else _load_module(name))
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "tensorflow_datasets":
+                raise
+            raise UsageError(
+                f"{name}: it imports tensorflow_datasets, which is not installed. Write `import beam_datasets.tfds as "
+                "tfds` in the place of `import tensorflow_datasets as tfds`, and `from beam_datasets.tfds` for `from "
+                "tensorflow_datasets`: docs/reference/tfds.md lists what it has"
+            ) from error
+    return modules
 
 
 def _load_module(name: str) -> ModuleType:

@@ -175,6 +175,24 @@ def test_a_file_beside_is_proposed(tmp_path, monkeypatch):
     assert resolve("squares.py").builder.__name__ == "Squares"
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["import tensorflow_datasets as tfds", "from tensorflow_datasets.core import Version", "import missing"],
+)
+def test_a_builder_that_imports_tfds_is_told_of_another_import(tmp_path, monkeypatch, statement):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)  # as if it was not installed
+    file = tmp_path / "bd_test_of_tfds.py"
+    file.write_text(f"{statement}\n{SOURCE.format(name='Ported')}")
+    if "tensorflow" not in statement:
+        with pytest.raises(ModuleNotFoundError, match="missing"):
+            resolve(str(file))
+        return
+    with pytest.raises(UsageError, match="Write `import beam_datasets.tfds as tfds` in the place of"):
+        resolve(str(file))
+    file.write_text(f"import beam_datasets.tfds as tfds\n{SOURCE.format(name='Ported')}")
+    assert resolve(str(file)).builder.__name__ == "Ported"
+
+
 def test_file_without_builder(tmp_path):
     (tmp_path / "bd_test_empty.py").touch()
     with pytest.raises(UsageError, match="has no builder; it needs a class that derives from DatasetBuilder"):
