@@ -10,6 +10,7 @@ import os
 import socket
 import tarfile
 import threading
+import time
 import urllib.parse
 import zipfile
 import zlib
@@ -59,6 +60,7 @@ class Server:
         self.faults: list[str] = []
         self.ranges: list[str | None] = []
         self.url = ""
+        self.headers: dict[str, str] = {"ETag": '"tag"'}
         self.name = 'attachment; filename="../a.json.gz"'
 
 
@@ -101,7 +103,7 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 body = body[:1000]
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes 0-999/{len(CONTENT)}")
-            elif self.headers["Range"] and self.headers["If-Range"] == '"tag"' and fault != "all":
+            elif self.headers["Range"] and self.headers["If-Range"] in state.headers.values() and fault != "all":
                 start = int(self.headers["Range"][6:-1]) - (1000 if fault == "other range" else 0)
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
@@ -116,7 +118,8 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 self.send_header("Content-Encoding", ENCODINGS.get(fault, "gzip"))
             if self.path == "/get?id=7":
                 self.send_header("Content-Disposition", state.name)
-            self.send_header("ETag", '"tag"' if fault != "other tag" else '"new"')
+            for name, value in state.headers.items():
+                self.send_header(name, '"new"' if fault == "other tag" else value)
             self.end_headers()
             stop = len(body) // 2 if fault in ("cut", "other tag") else len(body)
             self.wfile.write(body[start:stop])
@@ -182,6 +185,36 @@ def test_what_was_cut_goes_on_where_it_stopped(server: Server, tmp_path: Path) -
     assert first is None
     assert second is not None
     assert 0 <= len(CONTENT) // 2 - int(second[len("bytes=") : -1]) < 1 << 16
+
+
+@pytest.mark.parametrize(
+    "headers, is_continued",
+    [
+        ({"Last-Modified": formatdate(1_000_000_000, usegmt=True)}, True),
+        ({"Last-Modified": formatdate(time.time() - 10, usegmt=True)}, False),
+        ({"Last-Modified": formatdate(1_000_000_000, usegmt=True), "ETag": 'W/"weak"'}, False),
+        ({"Last-Modified": "yesterday"}, False),
+        ({}, False),
+    ],
+    ids=["date", "new", "weak", "no date", "nothing"],
+)
+def test_without_an_etag_the_time_of_the_last_change_identifies_a_file(
+    server: Server, tmp_path: Path, caplog: Any, headers: dict[str, str], is_continued: bool
+) -> None:
+    server.faults, server.headers = ["cut"], headers
+    assert manager(tmp_path).download(f"{server.url}/a.bin").read_bytes() == CONTENT
+    assert server.ranges[0] is None
+    assert (server.ranges[1] is not None) == is_continued
+    said = (
+        f"{server.url}/a.bin: fetched from its beginning, because the server sent neither an ETag nor a Last-Modified"
+    )
+    assert (said in caplog.text) != is_continued
+
+
+def test_a_file_that_changed_is_fetched_anew_and_that_is_said(server: Server, tmp_path: Path, caplog: Any) -> None:
+    server.faults = ["cut", "all"]
+    assert manager(tmp_path).download(f"{server.url}/a.bin").read_bytes() == CONTENT
+    assert "the server sends it from its beginning: it has changed, or parts are not sent" in caplog.text
 
 
 def test_a_file_whose_checksum_was_just_registered_is_used(server: Server, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Downloads by HTTP, which continue where they stopped and try again what may pass.
 
-The bytes of an unfinished download are in a partial file, with the ETag of the server in a file beside it, so that a
-later request for the rest gets the rest of the same version.
+The bytes of an unfinished download are in a partial file, with the validator of the server in a file beside it: its
+ETag, or else the time of the last change. So a later request for the rest gets the rest of the same version. Without a
+validator the file is fetched from its beginning.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import urllib.parse
 import zlib
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ _MAX_ATTEMPTS = 6
 _MAX_ATTEMPTS_TO_CONNECT = 3  # a server that refuses connections, or a name that does not exist, seldom passes
 _MAX_PAUSE = 60.0  # seconds, also if a server asks for more
 _TIMEOUT = 60  # seconds without a byte
+_MIN_AGE = 60  # seconds from the last change of a file to a response, for its time to identify the file
 _PIECE = 1 << 16  # bytes
 _BUSY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt may succeed
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # a form of zlib's window size: either header is recognized
@@ -138,6 +141,13 @@ class PartialDownload:
 
         num_present = self.path.stat().st_size if self.path.exists() else 0
         tag = self._tag_path.read_text() if num_present and self._tag_path.exists() else ""
+        if num_present and not tag:
+            _LOGGER.warning(
+                "%s: fetched from its beginning, because the server sent neither an ETag nor a Last-Modified by which "
+                "the %s bytes that are there could be continued",
+                self._url,
+                f"{num_present:,}",
+            )
         headers = {"Accept-Encoding": "identity"}
         if tag:
             headers |= {"Range": f"bytes={num_present}-", "If-Range": tag}
@@ -145,6 +155,10 @@ class PartialDownload:
             self._url, stream=True, timeout=_TIMEOUT, headers=headers, verify=self._verify_ssl
         ) as response:
             is_rest = self._is_rest(response, num_present if tag else None)
+            if tag and not is_rest:
+                _LOGGER.warning(
+                    "%s: the server sends it from its beginning: it has changed, or parts are not sent", self._url
+                )
             if not is_rest:
                 self.clear()  # before the tag of the new file is written
             size = self._append_body(response, num_present if is_rest else 0)
@@ -213,8 +227,7 @@ class PartialDownload:
         """
         self.file_name = _server_file_name(response)
         compression = _compression(response)  # although none was requested
-        tag = response.headers.get("ETag", "")  # a later request for the rest must match it
-        self._tag_path.write_text("" if compression or tag.startswith("W/") else tag)
+        self._tag_path.write_text("" if compression else _validator(response))
         length = _parse_header_number(response.headers.get("Content-Length"))
         with self.path.open("ab") as file, _bar(self.path, start, None if compression else length) as bar:
             pieces = _decompress(response, compression) if compression else response.iter_content(_PIECE)
@@ -227,6 +240,21 @@ class PartialDownload:
             if expected is not None and actual != expected:
                 raise _TryAgainError(f"{actual:,} of {expected:,} bytes came")
         return size
+
+
+def _validator(response: requests.Response) -> str:
+    """Returns what a later request for the rest of the file must match, for its If-Range; '' if there is nothing.
+
+    It is the ETag, if it is not a weak one; or if there is no ETag, the time of the last change, if the server sent the
+    file at least a minute later, as two changes in one second have the same time (RFC 9110, 8.8.2.2 and 13.1.5).
+    """
+    tag, changed = (response.headers.get(name, "") for name in ("ETag", "Last-Modified"))
+    if tag:
+        return "" if tag.startswith("W/") else tag
+    with contextlib.suppress(ValueError, TypeError):  # no date, or one without a time zone
+        age = parsedate_to_datetime(response.headers.get("Date", "")) - parsedate_to_datetime(changed)
+        return changed if age.total_seconds() >= _MIN_AGE else ""
+    return ""
 
 
 def _compression(response: requests.Response) -> str:
