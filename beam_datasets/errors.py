@@ -25,13 +25,22 @@ _PASSWORD = re.compile(
 )  # up to the last @ of a host, as passwords may have ? and # that are not escaped
 
 
+_SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped
+    r"(?:(?<=[?&])|(?<=%3F)|(?<=%26))([\w.-]*(?:signature|sig|token|password|secret|api[_-]?key))=[^\s&#'\":]+",
+    re.IGNORECASE,
+)
+
+
 def without_passwords(text: str) -> str:
-    """Returns a text without the user and password of URLs in it.
+    """Returns a text without the user and password of URLs in it, and without the secrets in their queries.
 
     >>> without_passwords("GET http://me:secret@host:9000/x failed"), without_passwords("abfs://data@account/x")
     ('GET http://***@host:9000/x failed', 'abfs://data@account/x')
+    >>> without_passwords("https://host/a.zip?X-Amz-Expires=60&X-Amz-Signature=0a1b: status 403")
+    'https://host/a.zip?X-Amz-Expires=60&X-Amz-Signature=***: status 403'
     """
-    return _PASSWORD.sub("***@", text) if "@" in text else text
+    text = _PASSWORD.sub("***@", text) if "@" in text else text
+    return _SECRET_PARAMETER.sub(r"\1=***", text) if "=" in text else text
 
 
 class FeatureName(str):

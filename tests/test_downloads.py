@@ -281,6 +281,16 @@ def test_a_refused_connection_is_tried_less_often_and_said(tmp_path: Path, serve
     assert "Trying again in" in caplog.text
 
 
+def test_secrets_of_a_url_are_left_out_of_what_is_logged(tmp_path: Path, caplog: Any) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(DownloadError, match=r"http://\*\*\*@127.*sig=\*\*\* could not be fetched"):
+            manager(tmp_path).download(f"http://me:hunter2@{address}/a.bin?sig=hunter2")
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("beam_datasets")]
+    assert [message.startswith(f"http://***@{address}/a.bin?sig=***: ") for message in logged] == [True] * 2
+
+
 class Fetched(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, name-defined]
     VERSION = "1.0.0"
     MAX_SIMULTANEOUS_DOWNLOADS = 1

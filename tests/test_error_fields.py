@@ -58,6 +58,12 @@ def facts(error: BaseException) -> dict[str, object]:
         ),
         (errors.CorruptRecordError("cut off.", path="a", offset=7, record=2), "a, byte 7 (record 2): cut off."),
         (PathNotFoundError("is gone", path="http://me:secret@host/x"), "http://***@host/x: is gone"),
+        (
+            PathNotFoundError("is gone", path="https://host/x?v=1&sig=a%2Fb&X-Goog-Signature=c#d"),
+            "https://host/x?v=1&sig=***&X-Goog-Signature=***#d: is gone",
+        ),
+        (PathNotFoundError("is gone", path="https://host/x%3Fa_token=b/y"), "https://host/x%3Fa_token=***: is gone"),
+        (PathNotFoundError("is gone", path="http://host/x?design=1&keys=2"), "http://host/x?design=1&keys=2: is gone"),
     ],
 )
 def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message: str) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.downloads.checksums import CHECKSUMS_FILE, Checksum
 from beam_datasets.downloads.errors import DownloadError
+from beam_datasets.errors import without_passwords
 from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES
 from beam_datasets.intake.image_formats import HTML, format_of
@@ -119,7 +120,8 @@ class PartialDownload:
                     ) from error
                 requested_pause = getattr(error, "pause", None)
                 seconds = min(pause if requested_pause is None else requested_pause, _MAX_PAUSE)
-                _LOGGER.warning("%s: %s. Trying again in %.0f s", self._url, no_connection or error, seconds)
+                problem = without_passwords(f"{self._url}: {no_connection or error}")
+                _LOGGER.warning("%s. Trying again in %.0f s", problem, seconds)
                 time.sleep(seconds)
                 pause *= 2
             except requests.RequestException as error:
