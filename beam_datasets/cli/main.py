@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import os
 import re
+import select
 import sys
 import threading
 import traceback
@@ -99,16 +100,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run_command(args)
         sys.stdout.flush()
         return code
-    except SystemExit as stop:  # argparse has printed why
-        return stop.code if isinstance(stop.code, int) else USAGE
+    except SystemExit as stop:
+        if _is_of_argparse(stop):  # it has printed why
+            return stop.code if isinstance(stop.code, int) else USAGE
+        if debug:
+            _print_traceback(type(stop), stop, stop.__traceback__)
+        say(f"beam-datasets: {_describe_error(stop, _foreign_frame(stop))}", file=sys.stderr)
+        return FAILED  # also of sys.exit(0), because the command has not reached its end
     except KeyboardInterrupt as pressed:
         message = f"interrupted; {str(pressed) or 'nothing was published'}"
         say("\n".join([message, *getattr(pressed, "__notes__", [])]), file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has closed it, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
-        return CLOSED
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _is_output_closed():  # as `| head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+            return CLOSED
         ours = isinstance(error, (BeamDatasetsError, UsageError))
         frame = "" if ours else _foreign_frame(error)
         if debug or not (ours or frame):  # an error of this package's own code is a bug, and its traceback is needed
@@ -119,6 +125,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", [])
         say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _is_of_argparse(stop: SystemExit) -> bool:
+    """Returns whether argparse ends the process, after it has printed help or an error; an author's code may, too."""
+    return os.path.basename(traceback.extract_tb(stop.__traceback__)[-1].filename) == "argparse.py"
+
+
+def _is_output_closed() -> bool:
+    """Returns whether nobody reads standard output, a pipe or socket, any more; True if the system does not tell."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # it is not a file of the system
+        return False
+    return bool(poll.poll(0))  # of POLLERR and POLLHUP, which are always reported
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
@@ -169,7 +192,7 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     return [*other_arguments, *args[end:]], parsed.imports, parsed.debug
 
 
-def _foreign_frame(error: Exception) -> str:
+def _foreign_frame(error: BaseException) -> str:
     """Returns the last place in a dataset author's code that an error came through; '' if there is none."""
     from beam_datasets import frames
 
@@ -178,7 +201,7 @@ def _foreign_frame(error: Exception) -> str:
     return str(frames.last_of_author(frames.of(error)) or "")
 
 
-def _describe_error(error: Exception, location: str) -> str:
+def _describe_error(error: BaseException, location: str) -> str:
     """Returns "<class>: <message>" and a second line with the location and the advice to use `--debug`."""
     message = error.msg if isinstance(error, SyntaxError) else error
     return f"{type(error).__name__}: {message}\n  (at {location}; --debug shows all of it)"

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -184,6 +185,26 @@ def test_an_error_of_the_author_is_one_message_that_names_the_place(source, said
     assert re.search(said, err)
     assert f"{path}:{line}" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("sys.exit(1)", "SystemExit: 1"),
+        ("sys.exit(0)", "SystemExit: 0"),
+        ("sys.exit('no credentials')", "SystemExit: no credentials"),
+        ("raise BrokenPipeError('of a server')", "BrokenPipeError: of a server"),
+    ],
+)
+@pytest.mark.parametrize("place", ["VERSION = ", "return {", "for n in"])
+def test_code_that_ends_the_process_is_an_error(statement, message, place, small, tmp_path, run):
+    """At the import, in the methods of the builder, and in the generator that `--trial` runs in this process."""
+    line = next(line for line in SOURCE.splitlines() if line.lstrip().startswith(place))
+    indentation = line[: len(line) - len(line.lstrip())]
+    changed = SOURCE.replace(line, f"{indentation}{statement}\n{line}")
+    Path(small).write_text(f"import sys\n{changed}")
+    code, _, err = run("build", small, "--data_dir", tmp_path / "data", "--trial", "3")
+    assert (code, message in err, f"{small}:" in err) == (1, True, True), err
 
 
 def test_version(run):
