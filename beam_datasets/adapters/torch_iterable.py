@@ -271,11 +271,11 @@ class Divided:
         """
         if ranks.rank or self._even is not None or not has_length(self._dataset):
             return
-        unit, name = (self._block or 1), "batches"
-        if self._dataset._steps[0].kind != "batch" and self._block is None:
-            name = "examples"
+        loader = callers.find_loader(self)
+        batch_size = self._block if loader is None else loader.batch_size
+        name = "examples" if batch_size is None and self._dataset._steps[0].kind != "batch" else "batches"
         max_steps, min_steps = (
-            -(-self._count_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1)
+            self._count_steps(ranks._replace(rank=rank), batch_size or 1, loader) for rank in (0, ranks.num_ranks - 1)
         )
         if max_steps != min_steps:
             LOGGER.warning(
@@ -288,6 +288,19 @@ class Divided:
                 min_steps,
                 ", block=batch_size" if name == "examples" else "",
             )
+
+    def _count_steps(self, ranks: Ranks, batch_size: int, loader: Any) -> int:
+        """Returns the number of batches of a rank in an epoch.
+
+        Args:
+            ranks: the rank and the number of ranks.
+            batch_size: the number of items in a batch.
+            loader: the DataLoader that reads; None if it is not known, for batches that no worker divides.
+        """
+        if loader is None:
+            return -(-self._count_items(ranks.rank, ranks.num_ranks) // batch_size)
+        counts = self._count_items_of_workers(ranks, max(1, loader.num_workers))
+        return sum(count // batch_size if loader.drop_last else -(-count // batch_size) for count in counts)
 
     @property
     def _fit_loop(self) -> FitLoop | None:

@@ -228,6 +228,30 @@ def test_unequal_steps_are_announced_once(torch: Any, three: Any, caplog: Any) -
         assert not quiet
 
 
+@pytest.mark.parametrize(
+    "num_examples, options, expected",
+    [
+        (22, {"batch_size": 4, "drop_last": True}, "3 batches in an epoch, and rank 1 gets 2"),
+        (22, {"batch_size": 1}, "12 batches in an epoch, and rank 1 gets 10"),
+        (22, {"batch_size": None}, "12 examples in an epoch, and rank 1 gets 10"),
+        (22, {"batch_size": 4}, None),  # of rank 1, the last one is of 2
+        (20, {"batch_size": 12}, None),
+    ],
+)
+def test_unequal_steps_of_a_loader_are_announced(
+    torch: Any, three: Any, caplog: Any, num_examples: int, options: dict[str, Any], expected: str | None
+) -> None:
+    """They are those of the DataLoader, whose batches may not be blocks, and which may drop a smaller one."""
+    train, steps = three.as_dataset("train").take(num_examples), []
+    for rank in range(2):
+        dataset = train.as_torch(rank=rank, num_ranks=2, block=4)
+        steps.append(len(list(torch.utils.data.DataLoader(dataset, **options))))
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (steps[0] == steps[1]) == (expected is None)
+    assert len(warnings) == (expected is not None)
+    assert all(f"rank 0 gets {expected}." in warning for warning in warnings)
+
+
 def test_batches_that_cannot_be_made_equal(torch: Any, three: Any) -> None:
     train = three.as_dataset("train")
     with pytest.raises(ValueError, match=r"last one of an epoch has 3.*Call batch\(\) last"):
