@@ -111,13 +111,27 @@ def is_state_saved_late() -> bool:
     It saves the state of its StatefulDataLoader before it fetches the last one of the next batches of all ranks, so a
     state counts those before this one as read. With `split_batches` it fetches one batch for all ranks.
     """
-    for frame in _frames():
-        loader: Any = frame.f_locals.get("self") if frame.f_code.co_filename.endswith(_DISPATCHERS) else None
-        if hasattr(loader, "_fetch_batches"):  # its constructor reads, too, before it has the attribute
-            is_split = frame.f_locals.get("split_batches", vars(loader).get("split_batches"))
-            if is_split is not None:
-                return not is_split and vars(loader).get("use_stateful_dataloader", False)
+    for dispatcher, frame in _find_dispatchers():
+        is_split = frame.f_locals.get("split_batches", vars(dispatcher).get("split_batches"))
+        if is_split is not None:  # its constructor reads, too, before it has the attribute
+            return not is_split and vars(dispatcher).get("use_stateful_dataloader", False)
     return False
+
+
+def is_dispatched() -> bool:
+    """Returns whether Accelerate's dispatching loader reads, which divides each step's examples equally among ranks.
+
+    Except in the last step, it drops those that are left over.
+    """
+    return any(True for _ in _find_dispatchers())
+
+
+def _find_dispatchers() -> Iterator[tuple[Any, FrameType]]:
+    """Yields Accelerate's dispatching loader for each frame of its methods, if it reads."""
+    for frame in _frames():
+        dispatcher: Any = frame.f_locals.get("self") if frame.f_code.co_filename.endswith(_DISPATCHERS) else None
+        if hasattr(dispatcher, "_fetch_batches"):
+            yield dispatcher, frame
 
 
 def is_repeated_by_keras() -> bool:

@@ -15,6 +15,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     check_loader,
     check_outer_divider,
     has_length,
+    warn_of_dropped_examples,
     warn_of_filled_batches,
     warn_of_lightning,
 )
@@ -114,6 +115,7 @@ class Divided:
     def __reduce__(self) -> tuple[Any, ...]:
         """Returns the arguments for another process, with the ranks that this process detects."""
         check_loader(self, self._dataset)  # here for spawned workers, which do not see the DataLoader
+        warn_of_dropped_examples(self, self._dataset, self._block)
         self._passes.detach_from_parent()
         declared_ranks = self._given_ranks
         options = {
@@ -123,7 +125,7 @@ class Divided:
             "fit_loop": callers.find_fit_loop(),
             "skips_end": self._skips_end,
             "is_probe": callers.is_probed_by_keras(),
-            "block": self._block,
+            "block": self._block or self._find_dispatched_batch_size(),
             "even": self._even,
             "shared": self._passes.integers,
             "process": self._passes.process,
@@ -170,8 +172,20 @@ class Divided:
         return len(self._dataset._divided(share, self._build_even(self._dataset)))
 
     def _block_of_worker(self) -> int | None:
-        """Returns the number of consecutive items of a worker, which Accelerate divides among ranks, or None."""
-        return self._block and self._block * callers.count_blocks_of_divider()
+        """Returns the number of consecutive items of a worker; None for the default.
+
+        If Accelerate divides the examples, it takes `block` times the number of ranks. If it dispatches batches, the
+        default is a batch, so that only the last one of an epoch is smaller.
+        """
+        block = self._block or self._find_dispatched_batch_size()
+        return block and block * callers.count_blocks_of_divider()
+
+    def _find_dispatched_batch_size(self) -> int | None:
+        """Returns the batch size of the DataLoader whose batches Accelerate dispatches; None if it dispatches none."""
+        if not self._dataset._has_positions or self._dataset._steps[0].kind == "batch" or not callers.is_dispatched():
+            return None
+        loader = callers.find_loader(self)
+        return None if loader is None else loader.batch_size
 
     def _build_even(self, dataset: Dataset) -> Even | None:
         """Returns the `Even` that gives all ranks the same number of items; None if `even` was not given."""
@@ -227,8 +241,10 @@ class Divided:
             LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)
             if has_length(self._dataset):
-                counts = self._count_items_of_workers(ranks, num_workers)
-                warn_of_filled_batches(self._dataset, counts)
+                warn_of_filled_batches(self._dataset, self._count_items_of_workers(ranks, num_workers))
+            elif not self._dataset._has_positions:
+                warn_of_filled_batches(self._dataset, None)
+            warn_of_dropped_examples(self, self._dataset, self._block)
             warn_of_lightning(self._dataset, self._fit_loop)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks

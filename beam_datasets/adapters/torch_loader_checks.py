@@ -13,6 +13,7 @@ from beam_datasets.adapters.callers import (
     find_dividing_shard,
     find_loader,
     find_outer_divider,
+    is_dispatched,
     is_state_saved_late,
 )
 
@@ -69,29 +70,51 @@ def check_outer_divider(dataset: Any, num_shares: int) -> None:
         )
 
 
-def warn_of_filled_batches(dataset: Any, counts: Iterable[int]) -> None:
+def warn_of_filled_batches(dataset: Any, counts: Iterable[int] | None) -> None:
     """Logs a warning if Accelerate, which divides the examples, fills up last batches with the first examples.
 
     The process of rank 0 logs it.
 
     Args:
         dataset: the dataset, for the text.
-        counts: the number of examples that each DataLoader worker reads in an epoch, for all ranks together.
+        counts: the number of examples that each DataLoader worker reads in an epoch, for all ranks together; None if
+            they are unknown.
     """
     shard = find_dividing_shard()
     if shard is None or shard.drop_last or shard.batch_size is None or shard.process_index:
         return
     examples_per_step = shard.batch_size * (1 if shard.split_batches else shard.num_processes)
-    num_repeated = sum(-count % examples_per_step for count in counts)
-    if num_repeated:
+    num_repeated = None if counts is None else sum(-count % examples_per_step for count in counts)
+    if num_repeated != 0:
         LOGGER.warning(
-            "%r: Accelerate divides the examples, and fills up the last batches with %d examples from the beginning. "
+            "%r: Accelerate divides the examples, and fills up the last %s with %sexamples from the beginning. "
             "gather_for_metrics() and evaluate() count these twice. For metrics of each example once, use "
-            "DataLoaderConfiguration(dispatch_batches=True); to train without them, as_torch(even='drop', block=%d).",
+            "DataLoaderConfiguration(dispatch_batches=True)%s; to train without them, %s.",
             dataset,
-            num_repeated,
-            shard.batch_size,
+            "batches" if num_repeated else "batches of each worker",
+            f"{num_repeated} " if num_repeated else "",
+            "" if num_repeated else " and num_workers=1",
+            f"as_torch(even='drop', block={shard.batch_size})" if num_repeated else "drop_last=True",
         )
+
+
+def warn_of_dropped_examples(torch_dataset: Divided, dataset: Any, block: int | None) -> None:
+    """Logs a warning if Accelerate dispatches batches of several workers, and may drop examples of smaller ones.
+
+    A worker may end with a smaller batch before the last step, and Accelerate drops what it cannot divide among ranks.
+
+    Args:
+        torch_dataset: the `Divided`.
+        dataset: the dataset that it divides.
+        block: the number of consecutive items of a worker that the user gave; None for the default.
+    """
+    loader = find_loader(torch_dataset) if is_dispatched() and torch_dataset.ranks.world_size > 1 else None
+    if loader is None or loader.num_workers < 2 or loader.drop_last:
+        return
+    if not dataset._has_positions:
+        _warn_of_dropped_examples(repr(dataset), "Set num_workers to 0 or 1.")
+    elif block not in (None, loader.batch_size or 1):
+        _warn_of_dropped_examples(repr(dataset), "Leave block out, or set it to the batch_size of the DataLoader.")
 
 
 def check_loader(torch_dataset: Divided, dataset: Any) -> None:
@@ -164,6 +187,22 @@ def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
         "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
         dataset,
         batch_size,
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_dropped_examples(dataset: str, advice: str) -> None:
+    """Warns that Accelerate drops some examples of the last batches of workers.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        advice: how to avoid it.
+    """
+    LOGGER.warning(
+        "%s: Accelerate dispatches the batches of several DataLoader workers, and if the number of ranks does not "
+        "divide the last batch of a worker, it drops the remaining examples. %s",
+        dataset,
+        advice,
     )
 
 

@@ -22,8 +22,18 @@ def ids_alone(example: dict[str, Any]) -> dict[str, Any]:
     return {"idx": example["idx"]}
 
 
-def made(batch_size: int | None = None) -> Any:
+def keep(example: Any) -> bool:
+    return True
+
+
+def made(batch_size: int | None = None, way: str = "") -> Any:
     train = bd.builder_from_directory(DIRECTORY).as_dataset("train").shuffle(seed=7).map(ids_alone)
+    if "of 20" in way:
+        train = train.take(20)
+    if "filter" in way:
+        return train.filter(keep).as_torch()
+    if "dispatch" in way:
+        return train.as_torch(block=3 if "block" in way else None)
     return train.as_torch(block=4) if batch_size is None else train.batch(batch_size).as_torch()
 
 
@@ -64,7 +74,7 @@ def accelerated(rank: int, folder: str, num_workers: int, way: str) -> None:
             return accelerator.prepare(DataLoader(made(batch_size=4), batch_size=None, num_workers=num_workers))
         context = "spawn" if "spawned" in way else None
         options = {"batch_size": batch_size, "num_workers": num_workers, "multiprocessing_context": context}
-        return accelerator.prepare(DataLoader(made(), **options))
+        return accelerator.prepare(DataLoader(made(way=way), **options))
 
     batches = loader()
     if not is_stateful:

@@ -116,6 +116,20 @@ def test_the_length_of_what_accelerate_divides(torch, dataset, monkeypatch, capl
         assert (not drop_last) == (expected in caplog.text)
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_examples_that_accelerate_repeats_of_a_stream_are_announced(torch, dataset, monkeypatch, caplog, drop_last):
+    """Without their number, which depends on the examples."""
+    accelerate = needed("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    for data in (dataset.filter(lambda example: True), dataset.repeat()):
+        shard = accelerate.IterableDatasetShard(data.as_torch(), 4, drop_last, num_processes=2)
+        next(iter(torch.utils.data.DataLoader(shard, batch_size=4, drop_last=drop_last)))
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(messages) == (not drop_last)  # for the stream, as the other dataset does not end
+    assert all("filter()" in message and "last batches of each worker with examples" in message for message in messages)
+
+
 def test_batches_that_accelerate_cannot_divide(torch, dataset):
     """Without dispatching it calculates with the batch size of the DataLoader, which is None for batches."""
     accelerate = needed("accelerate.data_loader")
@@ -123,6 +137,33 @@ def test_batches_that_accelerate_cannot_divide(torch, dataset):
         shard = accelerate.IterableDatasetShard(dataset.batch(4).as_torch(), None, num_processes=2)
         with pytest.raises(ValueError, match=r"expected DataLoaderConfiguration\(dispatch_batches=True\)"):
             call(shard)
+
+
+@pytest.mark.parametrize(
+    "way, num_workers, is_announced",
+    [
+        ("dispatch of 20", 3, False),
+        ("dispatch of 20, spawned", 3, False),
+        ("dispatch of 20, split", 3, False),
+        ("dispatch of 20, block", 3, True),
+        ("dispatch of 20, filter", 3, True),
+        ("dispatch of 20, filter, spawned", 3, True),
+        ("dispatch of 20, filter", 1, False),
+    ],
+)
+def test_dispatching_drops_no_example_of_a_smaller_batch(
+    torch, tmp_path, dataset, way, num_workers, is_announced, capfd
+):
+    """Accelerate drops what it cannot divide among ranks, except in the last step.
+
+    Three workers have 7, 7 and 6 examples. Batches of 4 are of 4, 4, 4, 3, 3 and 2 then, and a step has 4 and 3.
+    """
+    needed("accelerate")
+    first, second = read(way, tmp_path, num_workers)
+    is_complete = {*first, *second} == {example["idx"].item() for example in dataset.shuffle(seed=7).take(20)}
+    assert is_complete or is_announced
+    assert ("it drops the remaining examples" in capfd.readouterr().err) == is_announced
+    assert len(first) == len(second)
 
 
 def test_dispatched_batches_are_divided(torch, tmp_path, dataset):
