@@ -22,6 +22,7 @@ def _paths(*files: str) -> tuple[str, ...]:
 
 
 _DIVIDING_MODULES = _paths("/accelerate/data_loader.py", "/transformers/trainer_pt_utils.py")
+_HUGGING_FACE_TRAINERS = _paths("/transformers/trainer.py")
 _FIT_LOOPS = _paths("/pytorch/loops/fit_loop.py", "/pytorch_lightning/loops/fit_loop.py")
 _EVALUATION_LOOPS = _paths("/pytorch/loops/evaluation_loop.py", "/pytorch_lightning/loops/evaluation_loop.py")
 _COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_lightning/utilities/combined_loader.py")
@@ -103,6 +104,12 @@ def find_outer_divider() -> str | None:
         if path.endswith(_SHARDING_FILTERS) and getattr(frame.f_locals.get("self"), "num_of_instances", 1) > 1:
             return "sharding_filter()"
     return None
+
+
+def is_trained_by_hugging_face() -> bool:
+    """Returns whether the Trainer of Hugging Face trains, rather than evaluates."""
+    frames = (frame.f_code for frame in _frames())
+    return any(code.co_filename.endswith(_HUGGING_FACE_TRAINERS) and code.co_name == "train" for code in frames)
 
 
 def is_state_saved_late() -> bool:

@@ -17,6 +17,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     has_length,
     warn_of_dropped_examples,
     warn_of_filled_batches,
+    warn_of_hugging_face,
     warn_of_lightning,
 )
 from beam_datasets.adapters.torch_passes import Passes
@@ -246,6 +247,7 @@ class Divided:
                 warn_of_filled_batches(self._dataset, None)
             warn_of_dropped_examples(self, self._dataset, self._block)
             warn_of_lightning(self._dataset, self._fit_loop)
+            warn_of_hugging_face(self._dataset)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         is_worker = base_seed is not None

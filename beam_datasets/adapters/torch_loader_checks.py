@@ -15,6 +15,8 @@ from beam_datasets.adapters.callers import (
     find_outer_divider,
     is_dispatched,
     is_state_saved_late,
+    is_stateful_loader,
+    is_trained_by_hugging_face,
 )
 
 if TYPE_CHECKING:
@@ -163,6 +165,31 @@ def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
             loop.epoch - 1,
             loop.epoch,
         )
+
+
+def warn_of_hugging_face(dataset: Any) -> None:
+    """Logs a warning if Trainer or Accelerate goes on with other examples when it resumes."""
+    if not has_length(dataset) and _ends(dataset) and is_trained_by_hugging_face():
+        LOGGER.warning(
+            "%r: Trainer takes max_steps for the number of steps of an epoch, as the stream has no length. A run that "
+            "resumes after the first pass over the stream skips too few examples, and repeats some. Call repeat() on "
+            "the stream, which is one epoch then.",
+            dataset,
+        )
+    if find_dividing_shard() is not None and is_stateful_loader():
+        LOGGER.warning(
+            "%r: Accelerate with dispatch_batches=False saves the number of batches in an epoch, but not the epoch. "
+            "Before a run resumes, call set_epoch() of the loader that Accelerate has prepared.",
+            dataset,
+        )
+
+
+def _ends(dataset: Any) -> bool:
+    """Returns whether a pass over a dataset or stream without a length ends."""
+    if dataset._has_positions or dataset._epochs is None:
+        return False
+    base = dataset._base
+    return has_length(base) if base._has_positions else base.stop != "never"
 
 
 def _stacks_items(collate_fn: Any) -> bool:

@@ -1,0 +1,95 @@
+"""Runs of Hugging Face's Trainer and Accelerate that resume, or the warning that they repeat examples then."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.conftest import needed
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
+NUM_STEPS = 16
+
+
+def keep(example: Any) -> bool:
+    return int(example["idx"]) % 3 != 0
+
+
+def ids_alone(example: Any) -> dict[str, Any]:
+    return {"idx": example["idx"]}
+
+
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_a_stream_that_trainer_resumes_after_its_first_pass(
+    torch: Any, three: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch, is_endless: bool
+) -> None:
+    """With `repeat()` it goes on with the next examples; without it, a warning says so."""
+    transformers = needed("transformers")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    stream = three.as_dataset("train").map(ids_alone).shuffle(seed=7).filter(keep)
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.steps: list[list[int]] = []
+
+        def forward(self, idx: Any) -> Any:
+            self.steps.append(idx.tolist())
+            return {"loss": self.layer(idx.float()[:, None]).sum()}
+
+    def train(checkpoint: str | None) -> list[list[int]]:
+        arguments = transformers.TrainingArguments(
+            str(tmp_path),
+            per_device_train_batch_size=4,
+            max_steps=NUM_STEPS,
+            save_steps=7,
+            use_cpu=True,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            logging_strategy="no",
+        )
+        model = Model()
+        dataset = stream.repeat().as_torch() if is_endless else stream.as_torch()
+        transformers.Trainer(model, arguments, train_dataset=dataset).train(resume_from_checkpoint=checkpoint)
+        return model.steps
+
+    steps, rest = train(None), train(str(tmp_path / "checkpoint-7"))
+    assert len(steps) == NUM_STEPS
+    assert (rest == steps[7:]) == is_endless
+    assert ("Call repeat() on the stream" in caplog.text) == (not is_endless)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_state_of_a_loader_that_accelerate_divides(
+    torch: Any, torchdata: Any, three: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, num_workers: int
+) -> None:
+    """It fits the epoch that the user sets, as the warning says."""
+    accelerate = needed("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    train = three.as_dataset("train").map(ids_alone).shuffle(seed=7)
+
+    def loader() -> Any:
+        shard = accelerate.IterableDatasetShard(train.as_torch(), 4, num_processes=2)
+        return torchdata.StatefulDataLoader(shard, batch_size=4, num_workers=num_workers)
+
+    def read(batches: Any) -> list[list[int]]:
+        return [batch["idx"].tolist() for batch in batches]
+
+    batches = loader()
+    read(batches)
+    iterator = iter(batches)
+    next(iterator)
+    state, expected = copy.deepcopy(batches.state_dict()), read(iterator)
+    for epoch in (0, 1):
+        batches = loader()
+        batches.dataset.set_epoch(epoch)
+        batches.load_state_dict(state)
+        assert (read(batches) == expected) == (epoch == 1)
+    if num_workers == 0:  # workers log in their own processes
+        assert "call set_epoch() of the loader" in caplog.text
