@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters import torch_workers
@@ -169,7 +169,7 @@ def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
 
 def warn_of_hugging_face(dataset: Any) -> None:
     """Logs a warning if Trainer or Accelerate goes on with other examples when it resumes."""
-    if not has_length(dataset) and _ends(dataset) and is_trained_by_hugging_face():
+    if is_trained_by_hugging_face() and not has_length(dataset) and _ends(dataset):
         LOGGER.warning(
             "%r: Trainer takes max_steps for the number of steps of an epoch, as the stream has no length. A run that "
             "resumes after the first pass over the stream skips too few examples, and repeats some. Call repeat() on "
@@ -189,7 +189,7 @@ def _ends(dataset: Any) -> bool:
     if dataset._has_positions or dataset._epochs is None:
         return False
     base = dataset._base
-    return has_length(base) if base._has_positions else base.stop != "never"
+    return has_length(base) if isinstance(base, Sized) else base.stop != "never"  # a mixture of streams
 
 
 def _stacks_items(collate_fn: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import beam_datasets as bd
 from tests.adapters.conftest import needed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
@@ -22,14 +23,21 @@ def ids_alone(example: Any) -> dict[str, Any]:
     return {"idx": example["idx"]}
 
 
-@pytest.mark.parametrize("is_endless", [False, True])
+@pytest.mark.parametrize(
+    "kind, is_resumed",
+    [("stream", False), ("endless stream", True), ("mixture", False), ("endless mixture", True)],
+)
 def test_a_stream_that_trainer_resumes_after_its_first_pass(
-    torch: Any, three: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch, is_endless: bool
+    torch: Any, three: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch, kind: str, is_resumed: bool
 ) -> None:
     """With `repeat()` it goes on with the next examples; without it, a warning says so."""
     transformers = needed("transformers")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     stream = three.as_dataset("train").map(ids_alone).shuffle(seed=7).filter(keep)
+    if "mixture" in kind:
+        stream = bd.mix([stream, stream], weights=[0.5, 0.5], seed=1, stop="never" if "endless" in kind else "first")
+    elif "endless" in kind:
+        stream = stream.repeat()
 
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -44,7 +52,7 @@ def test_a_stream_that_trainer_resumes_after_its_first_pass(
     def train(checkpoint: str | None) -> list[list[int]]:
         arguments = transformers.TrainingArguments(
             str(tmp_path),
-            per_device_train_batch_size=4,
+            per_device_train_batch_size=8,
             max_steps=NUM_STEPS,
             save_steps=7,
             use_cpu=True,
@@ -54,14 +62,13 @@ def test_a_stream_that_trainer_resumes_after_its_first_pass(
             logging_strategy="no",
         )
         model = Model()
-        dataset = stream.repeat().as_torch() if is_endless else stream.as_torch()
-        transformers.Trainer(model, arguments, train_dataset=dataset).train(resume_from_checkpoint=checkpoint)
+        transformers.Trainer(model, arguments, train_dataset=stream.as_torch()).train(resume_from_checkpoint=checkpoint)
         return model.steps
 
     steps, rest = train(None), train(str(tmp_path / "checkpoint-7"))
     assert len(steps) == NUM_STEPS
-    assert (rest == steps[7:]) == is_endless
-    assert ("Call repeat() on the stream" in caplog.text) == (not is_endless)
+    assert (rest == steps[7:]) == is_resumed
+    assert ("Call repeat() on the stream" in caplog.text) == (not is_resumed)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
