@@ -106,6 +106,15 @@ def find_outer_divider() -> str | None:
     return None
 
 
+def counts_epochs_of_process() -> bool:
+    """Returns whether a loader of Accelerate begins to iterate, and sets the number of its epochs in this process.
+
+    A run that resumes begins with 0 again, unless the user sets the epoch of the loader.
+    """
+    frames = (frame.f_code for frame in _frames())
+    return any(code.co_filename.endswith(_DISPATCHERS) and code.co_name == "__iter__" for code in frames)
+
+
 def is_trained_by_hugging_face() -> bool:
     """Returns whether the Trainer of Hugging Face trains, rather than evaluates."""
     frames = (frame.f_code for frame in _frames())

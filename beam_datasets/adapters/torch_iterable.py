@@ -108,6 +108,7 @@ class Divided:
         self._start = start
         self._current: Any = None
         self._num_ranks = 1  # number of ranks of the last iteration
+        self._num_epochs_before = 0  # epochs before a loaded state that Accelerate does not count
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("torch_dataset")
@@ -361,7 +362,12 @@ class Divided:
         """
         check_divider(self._dataset)
         self._passes.detach_from_parent()
-        self._passes.pin(integer("epoch", epoch, at_least=0))
+        epoch = integer("epoch", epoch, at_least=0)
+        if not callers.counts_epochs_of_process():
+            self._num_epochs_before = 0
+        elif self._start is not None and not self._passes.has_used_state:
+            self._num_epochs_before = max(0, pass_at_state(self._dataset, self._start) - epoch)
+        self._passes.pin(epoch + self._num_epochs_before)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the last iteration in this process; before the first one, the state at its start.

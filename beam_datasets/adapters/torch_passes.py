@@ -91,6 +91,11 @@ class Passes:
         """Makes all further passes read the pass `number`, also in persistent workers."""
         self.integers[_SET_EPOCH] = number
 
+    @property
+    def has_used_state(self) -> bool:
+        """Whether a pass of DataLoader workers has used the loaded state."""
+        return int(self.integers[_STATE_USED_IN_PASS]) != _UNSET
+
     def claim_announcement(self) -> bool:
         """Returns True only for the first call among all processes that share the integers: ranks are logged once."""
         is_first = not self.integers[_RANKS_LOGGED]

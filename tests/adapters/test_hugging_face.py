@@ -100,3 +100,23 @@ def test_a_state_of_a_loader_that_accelerate_divides(
         assert (read(batches) == expected) == (epoch == 1)
     if num_workers == 0:  # workers log in their own processes
         assert "call set_epoch() of the loader" in caplog.text
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("is_set", [False, True])
+def test_epochs_of_accelerate_after_a_loaded_state(
+    torch: Any, three: Any, monkeypatch: pytest.MonkeyPatch, num_workers: int, is_set: bool
+) -> None:
+    """Its loader sets the epoch before each pass, and counts from 0 in a run that resumes."""
+    accelerate = needed("accelerate")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    train = three.as_dataset("train").map(ids_alone).shuffle(seed=7)
+    dataset = train.as_torch(block=4)
+    dataset.load_state_dict(train.as_torch(epoch=2).state_after(examples=8))
+    loader = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=num_workers)
+    prepared = accelerate.Accelerator(cpu=True).prepare(loader)
+    if is_set:
+        prepared.set_epoch(2)
+    epochs = [[number for batch in prepared for number in batch["idx"].tolist()] for _ in range(3)]
+    expected = [[int(example["idx"]) for example in train.iterate(epoch=epoch)] for epoch in (2, 3, 4)]
+    assert epochs == [expected[0][8:], *expected[1:]]
