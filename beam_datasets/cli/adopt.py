@@ -9,7 +9,7 @@ from beam_datasets.cli.printing import say, splits_table
 
 COMMAND = Command(
     "adopt",
-    "Makes a dataset of existing TFRecord files. Checks every record; does not overwrite existing files.",
+    "Creates a dataset from existing TFRecord files. Checks every record, and never overwrites files.",
     (
         Option(
             "pattern",

@@ -51,9 +51,9 @@ COMMAND = Command(
     """\
 Generates a dataset and publishes it.
 
-NAME_OR_FILE is name[/config][:version], or path/to/file.py[:Class][/config][:version], or a directory with the file of
-one builder; without it, the current directory.
-Without --runner, it runs on this machine with one worker process per core.""",
+NAME_OR_FILE is name[/config][:version], path/to/file.py[:Class][/config][:version], or a directory that contains one
+file with a builder; default: the current directory.
+Without --runner, the pipeline runs on this machine with one worker process per core.""",
     (
         Option("dataset", "NAME_OR_FILE"),
         DATA_DIR,
@@ -119,7 +119,7 @@ Without --runner, it runs on this machine with one worker process per core.""",
             Option(
                 "--download_dir",
                 "DIR",
-                "directory of downloaded files; all workers must see it; default: `downloads` in --data_dir",
+                "directory of downloaded files, accessible to all workers; default: `downloads` in --data_dir",
             ),
             Option(
                 "--manual_dir",

@@ -22,15 +22,19 @@ from beam_datasets.extras import importing_beam
 COMMAND = Command(
     "doctor",
     """\
-Examines an engine before a dataset is built on it, and prints each check with its result: addresses, slots, versions,
-data_dir and spill_dir as this machine and the workers see them, packages, clocks, memory.
+Checks an engine before you build datasets on it, and prints the result of each check: addresses, slots, versions,
+access to data_dir and spill_dir from this machine and the workers, packages, clocks, memory.
 
-A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails that would make a
-build fail; a warning says what should be changed although builds can run.""",
+The command runs a small job on the workers and leaves no files. The exit code is 1 if a check fails, because a build
+would fail too. A warning shows a setting that should be changed although builds can run.""",
     (
         DATA_DIR,
         STORAGE_OPTIONS,
-        Option("--spill_dir", "DIR", "directory that builds will use for spilled records; all workers must see it"),
+        Option(
+            "--spill_dir",
+            "DIR",
+            "directory that builds will use for spilled records; all workers must be able to access it",
+        ),
         SHARED_DISK,
         Option(
             "--num_workers", "N", "number of worker processes of a local run; 0 means one per core", type=whole_number

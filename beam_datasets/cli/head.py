@@ -40,7 +40,7 @@ HEAD = Command(
     """\
 Prints the first examples of a split or a slice, in dataset order: example 0 is ds[0].
 
-Prints the name, reason and record of each value that does not decode; the exit code is 1 if there are any, else 0.""",
+If a value cannot be decoded, prints its feature, reason and record; the exit code is then 1, otherwise 0.""",
     (
         *DATASET,
         Option("--split", "SPLIT", "split or slice, such as 'train[90%:]+test'; default: the first split"),

@@ -44,8 +44,8 @@ TAG = Command(
 PRUNE = Command(
     "prune",
     """\
-Lists the old versions of a dataset that are not needed, and removes them with --yes. It keeps the highest versions, and
-those in the lineage of another dataset in DATA_DIR.
+Lists old versions of a dataset that are not needed, and removes them with --yes. It keeps the highest versions, and
+versions in the lineage of another dataset in DATA_DIR.
 
   beam-datasets prune clicks --data_dir data --keep 7 --keep_tagged""",
     (
@@ -104,10 +104,10 @@ def run_prune(args: Sequence[str]) -> int:
 PUBLISH = Command(
     "publish",
     """\
-Publishes a result that `build --check_against` refused and kept, under the version number that it needs. The
-shards are reused; the metadata is written again.""",
+Publishes a result that `build --check_against` refused and kept, under another version. The shards are reused, and
+the metadata is written again.""",
     (
-        Option("result", "RESULT", "directory of the result, which the error of build names"),
+        Option("result", "RESULT", "directory of the result, as shown in the error of `build`"),
         Option("--version", "VERSION", "version to publish it as, such as 2.0.0", required=True),
         STORAGE_OPTIONS,
     ),
@@ -133,14 +133,14 @@ _HOUR = 3600.0
 GC = Command(
     "gc",
     """\
-Lists what killed runs left in DATA_DIR: staging directories (incomplete.*), versions of an object store that a run has
-reserved, unfinished files (.tmp-*); of an object store, also what killed appends of this machine built in the directory
-for temporary files. With --yes it removes what is abandoned, and finishes runs that had decided to publish. Nothing
-that is published is touched, and no link is followed.
+Lists leftovers of killed runs in DATA_DIR: staging directories (incomplete.*), unfinished files (.tmp-*), and on an
+object store, reserved versions and the temporary files of `append` on this machine. With --yes, it removes abandoned
+leftovers, and completes runs that had decided to publish. Published files are never changed, and links are not
+followed.
 
-Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count
-as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
-be asked, give the run up with --abandon RUN. Should it be alive, it fails and publishes nothing.""",
+A run of this machine is abandoned if its process has ended. A run of another or an unknown machine is abandoned if its
+files have not changed for --older_than hours. Reservations never expire: if the process cannot be checked, abandon the
+run with --abandon RUN. If the run is still active, it then fails and publishes nothing.""",
     (
         Option("data_dir", "DATA_DIR", "directory of datasets, or a directory below it"),
         STORAGE_OPTIONS,

@@ -24,45 +24,45 @@ from beam_datasets.errors import BeamDatasetsError, did_you_mean, without_passwo
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 
 DESCRIPTION = """\
-Generates datasets as versioned TFRecord shards, and shows, checks, compares and maintains them. A first dataset of CSV
-files, and its examples in Python:
+Generates datasets as versioned TFRecord shards, and displays, checks, compares and maintains them. To generate a
+dataset from CSV files, and read its first example in Python:
 
   $ beam-datasets build csv --name houses --pattern 'houses*.csv' --data_dir data
   >>> import beam_datasets; beam_datasets.load("houses", split="train", data_dir="data")[0]
 
-make a dataset
+create datasets
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
-  beam-datasets plan NAME_OR_FILE --data_dir DIR    estimate of a build: shards, memory, requests, hours
-  beam-datasets new NAME                            the files of a new dataset: builder, test, description
-  beam-datasets append NAME --from SOURCE           the next version, with new examples
-  beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
-  beam-datasets adopt FILES --features FILE         make a dataset of TFRecord files
-  beam-datasets publish RESULT --version V          publish a refused result under another version number
+  beam-datasets plan NAME_OR_FILE --data_dir DIR    estimate shards, memory, requests and hours of a build
+  beam-datasets new NAME                            create the files of a new dataset: builder, test, description
+  beam-datasets append NAME --from SOURCE           publish the next version with new examples
+  beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a new dataset
+  beam-datasets adopt FILES --features FILE         create a dataset from existing TFRecord files
+  beam-datasets publish RESULT --version V          publish a refused result under another version
 look at datasets
-  beam-datasets list --data_dir DIR                 published datasets; --versions: time, sources and tags of each
-  beam-datasets info NAME_OR_DIR --data_dir DIR     description, features, splits and origin of a version
-  beam-datasets head NAME_OR_DIR --data_dir DIR     its first examples
-  beam-datasets slices NAME_OR_DIR SLICE            which files and records a slice reads
-  beam-datasets stats NAME_OR_DIR                   statistics of its features, as a table or a page with plots
-  beam-datasets explore [NAME_OR_DIR]               datasets in a browser: rows, images, filters, comparisons
+  beam-datasets list --data_dir DIR                 list datasets; --versions adds times, sources and tags
+  beam-datasets info NAME_OR_DIR --data_dir DIR     print description, features, splits and lineage
+  beam-datasets head NAME_OR_DIR --data_dir DIR     print the first examples
+  beam-datasets slices NAME_OR_DIR SLICE            print the files and records that a slice reads
+  beam-datasets stats NAME_OR_DIR                   compute statistics, as a table or a page with plots
+  beam-datasets explore [NAME_OR_DIR]               browse rows, images, filters and comparisons
 check and compare
-  beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
-  beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
-write other formats
+  beam-datasets verify NAME_OR_DIR                  check a dataset for damage; --repair restores files
+  beam-datasets diff OLD NEW --data_dir DIR         compare two versions; print the required version
+export datasets
   beam-datasets export SOURCE --format F --to DIR   write slices as Parquet, JSON lines, WebDataset or ArrayRecord
-  beam-datasets site DATA_DIR --to DIR              static pages of all datasets, with metadata for search engines
+  beam-datasets site DATA_DIR --to DIR              write static pages with metadata for search engines
 maintain
-  beam-datasets tag NAME:VERSION TAG                give a version a tag; `prune` keeps tagged versions
-  beam-datasets prune NAME --keep N                 old versions that nothing needs; --yes removes them
-  beam-datasets gc DATA_DIR                         leftovers of killed runs; --yes removes them
-engines, and reports of bugs
-  beam-datasets doctor --runner R --data_dir DIR    whether datasets can be built on an engine: servers, versions, disks
-  beam-datasets versions                            versions of Python, packages, engines and machine
+  beam-datasets tag NAME:VERSION TAG                tag a version; `prune` keeps tagged versions
+  beam-datasets prune NAME --keep N                 list old versions that are not needed; --yes removes them
+  beam-datasets gc DATA_DIR                         list leftovers of killed runs; --yes removes them
+check engines, report bugs
+  beam-datasets doctor --runner R --data_dir DIR    check whether an engine can build datasets
+  beam-datasets versions                            print versions of Python, packages and engines
 
-Options of every command:
-  --imports MODULE_OR_FILE[,...]   imports code first: feature connectors or builders that it registers
-  --debug                          shows the traceback of an error
-  --quiet                          shows no progress
+options of every command:
+  --imports MODULE_OR_FILE[,...]   first import modules that register connectors or builders
+  --debug                          show the traceback of an error
+  --quiet                          hide progress
 """
 
 _TOGETHER = {

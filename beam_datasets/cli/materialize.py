@@ -41,7 +41,7 @@ MATERIALIZE = Command(
     """\
 Writes slices of a published dataset as a new dataset; without --split, the whole dataset.
 
-SOURCE is name[/config][:version], or the directory of a version, also of one that TensorFlow Datasets wrote.
+SOURCE is name[/config][:version], or the directory of a version, including versions of TensorFlow Datasets.
 
   beam-datasets materialize digits --split 'train=train[:80%]' --split 'validation=train[80%:]' --to digits_split
   beam-datasets materialize digits --split 'train+more/digits:train[:10%]' --to joined
@@ -209,7 +209,7 @@ EXPORT = Command(
     """\
 Writes slices of a published dataset as files of another format, in dataset order; without --split, the whole dataset.
 
-SOURCE is name[/config][:version], or the directory of a version, also of one that TensorFlow Datasets wrote.
+SOURCE is name[/config][:version], or the directory of a version, including versions of TensorFlow Datasets.
 
   beam-datasets export digits --format parquet --to digits_parquet
   beam-datasets export digits --split 'train=train[:10%]' --format jsonl --features label --to some_labels

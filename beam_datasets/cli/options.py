@@ -408,7 +408,7 @@ SOURCES = (
     Flag("--dry_run", "print what would be read and written, and publish nothing"),
 )
 """Options of commands that make a dataset of others."""
-SHARED_DISK = Flag("--shared_disk", "the workers of a remote runner see this machine's paths")
+SHARED_DISK = Flag("--shared_disk", "declare that remote workers can access this machine's paths")
 NO_WAIT = Flag("--no_wait", "return as soon as the job is submitted to a remote runner")
 ENGINE = Group(
     "engine (these options do not affect the written bytes)",
@@ -425,7 +425,7 @@ ENGINE = Group(
         "default: inline on Dataflow, otherwise spilled",
         choices=("inline", "spilled"),
     ),
-    Option("--spill_dir", "DIR", "directory for spilled records; all workers must see it"),
+    Option("--spill_dir", "DIR", "directory for spilled records; all workers must be able to access it"),
     SHARED_DISK,
     NO_WAIT,
 )

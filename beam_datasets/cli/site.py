@@ -37,11 +37,11 @@ from beam_datasets.statistics.summary import prepare
 COMMAND = Command(
     "site",
     """\
-Writes static pages about the datasets of a directory, for any web server, bucket or disk: a search, statistics, sample
-rows, what changed between versions, catalog.json, and for each version Croissant metadata that dataset search engines
-and ML tools read.
+Writes static pages about all datasets in a directory, for any web server, bucket or disk. They contain a search,
+statistics, sample rows, changes between versions, catalog.json, and for each version Croissant metadata for dataset
+search engines and ML tools.
 
-Statistics and changes are computed once: the former are saved beside the datasets, the latter in the site.""",
+Statistics and changes are computed only once: statistics are saved beside the datasets, changes in the site.""",
     (
         Option("data_dir", "DATA_DIR", "the directory of the datasets"),
         Option(

@@ -43,11 +43,11 @@ process and 60 s with two workers, 1 GiB of images 14 s and 15 s. Starting a pip
 COMMAND = Command(
     "stats",
     """\
-Summarizes the features of a dataset: counts, extremes, means, quantiles, distinct and most frequent values, lengths,
-labels. Splits are reported separately.
+Computes statistics of each feature for each split: counts, extremes, means, quantiles, distinct and most frequent
+values, lengths, labels.
 
-One process reads the dataset. A Beam pipeline is used with --num_workers 2 or more, with options of Beam, and for
-datasets of 1 GiB or more.
+By default, one process reads the dataset. A Beam pipeline is used with --num_workers 2 or more, with options of Beam,
+and for datasets of 1 GiB or more.
 Statistics of a whole dataset are saved beside its versions and reused the next time.
 
   beam-datasets stats digits --html digits.html
@@ -63,7 +63,7 @@ Statistics of a whole dataset are saved beside its versions and reused the next 
         Option(
             "--features",
             "A,B.C",
-            "only these features, with all features inside of them; can be repeated",
+            "only these features, including nested features; can be repeated",
             repeated=True,
             type=comma_separated,
         ),
@@ -82,7 +82,7 @@ Statistics of a whole dataset are saved beside its versions and reused the next 
             Option(
                 "--report",
                 "FILE",
-                "file for the statistics that remote workers compute; this machine and all workers must see it",
+                "file for the statistics of remote workers; this machine and all workers must be able to access it",
             ),
             SHARED_DISK,
         ),

@@ -35,8 +35,8 @@ FOUND = 1
 COMMAND = Command(
     "verify",
     """\
-Reads a published dataset from end to end and reports what differs from what was published: which file, byte and
-record, and which examples are lost. Nothing is changed without --repair.
+Reads a complete published dataset and compares it with the published checksums. Reports damage with file, byte and
+record, and the lost examples. Changes nothing without --repair.
 
 The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if none remain.""",
     (
@@ -54,7 +54,11 @@ The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if 
         Group(
             "as a pipeline",
             Flag("--beam", "verify in a Beam pipeline; other options are passed to Beam"),
-            Option("--report", "FILE", "file for the report of the pipeline; this machine and all workers must see it"),
+            Option(
+                "--report",
+                "FILE",
+                "file for the report of the pipeline; this machine and all workers must be able to access it",
+            ),
             Option("--num_workers", "N", "number of worker processes of a local run", type=whole_number),
             SHARED_DISK,
             NO_WAIT,

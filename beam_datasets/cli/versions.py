@@ -11,8 +11,8 @@ from beam_datasets.environment import versions, versions_text
 
 VERSIONS = Command(
     "versions",
-    "Versions of Python, of this package, of those that it uses, of engines and of the machine, for a report of a bug. "
-    "It names environment variables that are set, without their values.",
+    "Prints the versions of Python, this package, its dependencies, engines and the machine, for bug reports. "
+    "Environment variables are listed without their values.",
     (Flag("--json", "print everything as JSON"),),
 )
 

@@ -142,8 +142,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         data_dir: directory of the datasets.
         name: name of the dataset; by default the name of the file format.
         version: version of the dataset; raise it when the files have changed.
-        skip_bad: leave out bad rows or files, count them and log them; by default the first one ends the run with an
-            error.
+        skip_bad: omit, count and log bad rows or files; by default the first one ends the run with an error.
         description: description of the dataset.
         config: always None; `DatasetBuilder` has configs.
     """
@@ -227,16 +226,15 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     """A dataset of the rows of files; a subclass reads one format.
 
     Args:
-        pattern: path of the files of all splits: a file, a folder, which means all files in it, or a pattern with
-            wildcards.
+        pattern: path of the files of all splits: a file, a folder (all files in it), or a pattern with wildcards.
         splits: split -> pattern of its files, or several patterns. With `pattern`: split -> its share of the rows
             ("80%"), by the hash of their keys, or what `split_by` needs.
-        split_by: with `pattern`, what determines the split of a row in place of its key: `group=COLUMN` keeps rows with
-            the same value in one split, `time=COLUMN` divides by time, `column=COLUMN` takes the split's name from a
+        split_by: with `pattern`, what determines the split of a row instead of its key: `group=COLUMN` keeps rows with
+            the same value in one split, `time=COLUMN` splits by time, and `column=COLUMN` reads the split name from a
             column. In Python, a `SplitBy`.
-        train_until: with `split_by` of a time, the first time after `train`, such as 2026-01-01.
+        train_until: with `split_by` time, the first time after the `train` split, such as 2026-01-01.
         stratify: a column of labels; each split gets its share of the rows of each label.
-        features: column -> type, in place of the type inferred from the files; see `beam_datasets.files.fields`.
+        features: column -> type, instead of the type inferred from the files; see `beam_datasets.files.fields`.
         key: the column that identifies a row, or a field of an object (`user.id`); by default the file and the position
             of the row in it.
         infer_rows: number of rows, spread over all files, from which the schema is inferred.

@@ -53,17 +53,17 @@ class Csv(RowsBuilder):
     """Rows of CSV files.
 
     Args:
-        delimiter: separator of fields. By default the one that a first line such as sep=; names, as Excel writes it;
-            otherwise a tab in .tsv and .tab files, and a comma in others.
+        delimiter: separator of fields. The default is set by a first line such as sep=;, which Excel writes;
+            otherwise it is a tab in .tsv and .tab files, and a comma in others.
         quote: quote character around fields; '' for files without quoted fields.
         escapechar: character that precedes a delimiter, a quote or itself inside a field, such as a backslash.
         comment: beginning of lines to ignore, such as #.
         decimal: decimal separator of numbers, . or ,.
-        thousands: separator of groups of three digits in numbers, such as . or ,; by default none.
+        thousands: thousands separator of numbers, such as . or ,; by default none.
         encoding: encoding of the text.
         columns: names of the columns (a,b,c), for files without a header.
-        skip_header: whether the first row is a header to skip, because `columns` gives the names.
-        missing: texts that mean a missing value, in addition to the empty text.
+        skip_header: skip the first row, a header that `columns` replaces.
+        missing: texts that represent a missing value, in addition to empty text.
         common: see RowsBuilder.
     """
 

@@ -7,13 +7,13 @@ from beam_datasets.cli.main import COMMANDS, DESCRIPTION
 
 def test_each_command_is_in_a_group(run):
     assert run("--help")[0] == 0
-    lines = DESCRIPTION.partition("Options of every command:")[0].splitlines()
+    lines = DESCRIPTION.partition("options of every command:")[0].splitlines()
     assert lines[0].startswith("Generates datasets as versioned TFRecord shards")  # what it is, before what it can do
     commands = [match[1] for line in lines if (match := re.match(r"  beam-datasets (\w+)", line))]
     groups = [line for line in lines if re.fullmatch(r"[a-z][a-z ,]+", line)]
     assert sorted(commands) == sorted(COMMANDS)
     assert len(set(commands)) == len(commands)
-    assert groups[0] == "make a dataset"
+    assert groups[0] == "create datasets"
     assert lines.index(groups[0]) < lines.index(next(line for line in lines if line.startswith("  beam-datasets")))
     assert max(map(len, lines)) <= 120
 
