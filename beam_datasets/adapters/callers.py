@@ -77,6 +77,12 @@ def find_dividing_shard() -> Any:
     return None
 
 
+def is_split_by_divider() -> bool:
+    """Returns whether an `IterableDatasetShard` of Accelerate reads, and gives each rank a part of each batch."""
+    shard = find_dividing_shard()
+    return shard is not None and bool(shard.split_batches)
+
+
 def count_blocks_of_divider() -> int:
     """Returns the number of consecutive blocks that all ranks together take in a step from one worker.
 

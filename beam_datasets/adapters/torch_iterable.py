@@ -14,6 +14,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     check_divider,
     check_loader,
     check_outer_divider,
+    count_split_items,
     has_length,
     warn_of_dropped_examples,
     warn_of_filled_batches,
@@ -152,6 +153,8 @@ class Divided:
         check_divider(self._dataset)
         ranks = self.ranks
         num_workers, batch_size, drop_last = torch_workers.inspect_calling_loader()
+        if batch_size is not None and callers.is_split_by_divider():
+            return count_split_items(self._dataset, self._count_items_of_workers(ranks, max(1, num_workers)))
         if num_workers < 2 or batch_size is None:
             return self._count_items(ranks.rank, ranks.num_ranks)
         counts = self._count_items_of_workers(ranks, num_workers)

@@ -72,6 +72,27 @@ def check_outer_divider(dataset: Any, num_shares: int) -> None:
         )
 
 
+def count_split_items(dataset: Any, counts: Iterable[int]) -> int:
+    """Returns a number of items for the `len()` of Accelerate's `IterableDatasetShard` with `split_batches`.
+
+    It makes steps of `batch_size` items, but rounds their number up to a multiple of the number of ranks, or down if it
+    drops the last ones.
+
+    Args:
+        dataset: the dataset, for the text of the warning if it rounds.
+        counts: the number of items that each DataLoader worker reads in an epoch, for all ranks together.
+    """
+    shard = find_dividing_shard()
+    num_steps = sum(count // shard.batch_size if shard.drop_last else -(-count // shard.batch_size) for count in counts)
+    num_ranks = shard.num_processes
+    num_counted_steps = (
+        num_steps // num_ranks * num_ranks if shard.drop_last else -(-num_steps // num_ranks) * num_ranks
+    )
+    if num_counted_steps != num_steps:
+        _warn_of_counted_steps(repr(dataset), num_counted_steps, num_steps)
+    return int(num_steps * shard.batch_size)
+
+
 def warn_of_filled_batches(dataset: Any, counts: Iterable[int] | None) -> None:
     """Logs a warning if Accelerate, which divides the examples, fills up last batches with the first examples.
 
@@ -214,6 +235,24 @@ def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
         "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
         dataset,
         batch_size,
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_counted_steps(dataset: str, num_counted_steps: int, num_steps: int) -> None:
+    """Warns that Accelerate counts other steps than it takes.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        num_counted_steps: the number of steps of an epoch that it counts.
+        num_steps: the number of steps of an epoch.
+    """
+    LOGGER.warning(
+        "%s: Accelerate with split_batches=True and dispatch_batches=False counts %d steps in an epoch, but takes %d. "
+        "Trainer takes the number of steps for num_train_epochs from it. Leave dispatch_batches out, or set max_steps.",
+        dataset,
+        num_counted_steps,
+        num_steps,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.adapters import torch_loader_checks
 from tests.adapters.conftest import DATA, needed
 
 SCRIPT = Path(__file__).with_name("read_on_a_rank.py")
@@ -114,6 +115,27 @@ def test_the_length_of_what_accelerate_divides(torch, dataset, monkeypatch, capl
     if num_workers == 0:  # workers log in their own processes
         expected = f"fills up the last batches with {len(numbers) - len(dataset)} examples"
         assert (not drop_last) == (expected in caplog.text)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("num_workers", [0, 2, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("num_examples", [3, 15, 16, 19, 23])
+def test_the_length_of_batches_that_accelerate_splits(
+    torch, dataset, monkeypatch, caplog, num_examples, num_workers, drop_last
+):
+    """It is the number of batches, or Accelerate rounds it to a multiple of two ranks, and a warning says so."""
+    accelerate = needed("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    torch_loader_checks._warn_of_counted_steps.cache_clear()  # it warns once of the same numbers
+    divided = dataset.take(num_examples).as_torch()
+    shard = accelerate.IterableDatasetShard(divided, 4, drop_last, num_processes=2, split_batches=True)
+    loader = torch.utils.data.DataLoader(shard, batch_size=2, num_workers=num_workers, drop_last=drop_last)
+    length, num_batches = len(loader), len(list(loader))
+    assert abs(length - num_batches) == num_batches % 2
+    is_announced = f"counts {length} steps in an epoch, but takes {num_batches}." in caplog.text
+    assert is_announced == (length != num_batches)
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
