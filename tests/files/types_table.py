@@ -1,4 +1,4 @@
-"""The table of docs/how-to/files.md: what becomes of which content. It is made by reading a small file of each.
+"""The table of inferred types in docs/reference/file-types.md, made by reading a small file of each content.
 
     python -m tests.files.types_table
 
@@ -26,7 +26,7 @@ from beam_datasets.formats.tfrecord import frame
 from tests.files.in_process import advised, make_builder, publish
 from tests.sounds import encoded
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/files.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/file-types.md"
 START, STOP = "<!-- made by python -m tests.files.types_table -->\n", "<!-- end -->\n"
 
 
@@ -252,7 +252,7 @@ def table() -> str:
     for form, names, row in rows:
         lines.append(f"| {form if form != before else ''} | {'; '.join(names)} | {row.feature} | {row.read_as} |")
         before = form
-    return "\n".join(["| file | content | becomes | read as, or the way |", "|---|---|---|---|", *lines, ""])
+    return "\n".join(["| file | content | type | value, or options |", "|---|---|---|---|", *lines, ""])
 
 
 def page_with(made: str) -> str:
