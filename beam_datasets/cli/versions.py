@@ -11,8 +11,9 @@ from beam_datasets.environment import versions, versions_text
 
 VERSIONS = Command(
     "versions",
-    "Prints the versions of Python, this package, its dependencies, engines and the machine, for bug reports. "
-    "Environment variables are listed without their values.",
+    """\
+Prints the versions of Python, this package, its dependencies, engines and the machine, for bug reports. Environment
+variables are listed without their values.""",
     (Flag("--json", "print everything as JSON"),),
 )
 

@@ -228,7 +228,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     Args:
         pattern: path of the files of all splits: a file, a folder (all files in it), or a pattern with wildcards.
         splits: split -> pattern of its files, or several patterns. With `pattern`: split -> its share of the rows
-            ("80%"), by the hash of their keys, or what `split_by` needs.
+            ("80%"), by the hash of their keys, or its values or times for `split_by`.
         split_by: with `pattern`, what determines the split of a row instead of its key: `group=COLUMN` keeps rows with
             the same value in one split, `time=COLUMN` splits by time, and `column=COLUMN` reads the split name from a
             column. In Python, a `SplitBy`.

@@ -33,7 +33,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
 
     Args:
         root: folder that contains the folders of the labels, or of the splits.
-        splits: split -> its share of the files ("80%"), or what `split_by` needs; only if `root` has no folders of
+        splits: split -> its share of the files ("80%"), or its values for `split_by`; only if `root` has no folders of
             splits.
         split_by: what determines the split of a file: `group=COLUMN` or `column=COLUMN`, where the column is the label
             or the file name.
