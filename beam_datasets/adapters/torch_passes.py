@@ -23,8 +23,9 @@ _LOADERS = 7  # the first of `_MAX_LOADERS * _INTEGERS_OF_LOADER` integers of Da
 _UNSET = -1  # no pass or epoch
 _MAX_LOADERS = 8  # DataLoaders that begin their passes at the same time
 _MAX_WORKERS = 256  # workers of a process
-_INTEGERS_OF_LOADER = 1 + _MAX_WORKERS  # its last pass, then the last pass that each worker has begun; with its key
-_KEY_BITS = 31  # bits of the key of a DataLoader, from which the number of a pass is shifted
+_WORKERS = 2  # offset of the first worker in the integers of a DataLoader
+_INTEGERS_OF_LOADER = _WORKERS + _MAX_WORKERS  # number and ordinal of its last pass, then the ordinal of each worker's
+_KEY_BITS = 31  # bits of the key of a DataLoader, which is part of its integers
 _MAX_KEY = (1 << _KEY_BITS) - 1
 
 
@@ -53,6 +54,7 @@ class Passes:
         self.integers: MutableSequence[Any] = initial_integers() if integers is None else integers
         self.process = os.getpid() if process is None else process
         self.number = 0
+        self._begun = (_UNSET, 0)  # key of the DataLoader of this worker, and ordinal of its last pass
         _detach_before_forks()
         _passes.add(self)
 
@@ -107,9 +109,10 @@ class Passes:
     ) -> bool:
         """Sets the number of the pass that begins, the same in all workers of a DataLoader.
 
-        A worker begins the pass that another worker of its DataLoader has begun, or a new one if there is none. A
-        worker that has begun it already begins a new one, too: this happens to persistent workers and to DataLoaders
-        with equal generators.
+        The first pass of a worker is that of the other workers of its DataLoader, its second pass is their second one,
+        and so on, as persistent workers begin several. The first worker that begins a pass sets its number. A worker
+        may begin a pass after others have begun the next one, because the loop has ended early: nobody takes its items.
+        DataLoaders with equal generators have the same integers.
 
         A process without workers discards the loaded state after using it. A process with workers does not see that
         they used it, and also passes it to the workers of the next pass. So workers share the number of the pass that
@@ -129,14 +132,14 @@ class Passes:
         integers = self.integers
         started_by = int(integers[_STATE_USED_IN_PASS])  # is written last, so it is read first
         number = int(integers[_LAST_PASS]) + 1  # is written after the pass of the DataLoader, so it is read before
-        loader, key, is_joined = 0, 0, False
+        loader, key, ordinal, last_ordinal = 0, 0, 0, _UNSET
         if base_seed is not None:
             loader, key = self._find_loader(base_seed, num_workers)
-            pass_and_loader = int(integers[loader])
-            is_joined = pass_and_loader & _MAX_KEY == key and pass_and_loader != int(
-                integers[loader + 1 + worker % _MAX_WORKERS]
-            )
-            number = pass_and_loader >> _KEY_BITS if is_joined else number
+            ordinal = self._last_ordinal(loader, key, worker) + 1
+            last_ordinal = self._value_of(loader + 1, key)  # is written after the number, so it is read before
+        is_joined = last_ordinal >= ordinal
+        if is_joined:
+            number = int(integers[loader]) >> _KEY_BITS
         is_used = started_by == _UNSET or (base_seed is not None and started_by == number)
         if pass_of_start is not None and is_used:
             self.number = pass_of_start
@@ -144,7 +147,11 @@ class Passes:
             pass_of_start = None
             self.number = number if is_joined else max(number, at_least)
         if base_seed is not None:
-            integers[loader] = integers[loader + 1 + worker % _MAX_WORKERS] = self.number << _KEY_BITS | key
+            if last_ordinal <= ordinal:
+                integers[loader] = self.number << _KEY_BITS | key
+                integers[loader + 1] = ordinal << _KEY_BITS | key
+            integers[loader + _WORKERS + worker % _MAX_WORKERS] = max(ordinal, last_ordinal) << _KEY_BITS | key
+            self._begun = key, ordinal
             integers[_READ_BY_WORKERS] = 1
         if pass_of_start is not None or not is_joined:
             integers[_LAST_PASS] = self.number
@@ -174,14 +181,37 @@ class Passes:
         DataLoader worker it is the pass of this worker alone.
         """
         self.detach_from_parent()
-        worker, _, base_seed = torch_workers.get_worker()
+        worker, num_workers, base_seed = torch_workers.get_worker()
         if base_seed is None:
             self.integers[_STATES_LOADED] += 1  # changes the keys of all DataLoaders
         else:
-            for loader in range(_MAX_LOADERS):
-                self.integers[_LOADERS + loader * _INTEGERS_OF_LOADER + 1 + worker % _MAX_WORKERS] = _UNSET
+            loader, key = self._find_loader(base_seed, num_workers)
+            ordinal = self._last_ordinal(loader, key, worker)
+            if ordinal:  # a StatefulDataLoader has begun the pass, and begins it once more
+                self.integers[loader + _WORKERS + worker % _MAX_WORKERS] = ordinal - 1 << _KEY_BITS | key
+                self._begun = key, ordinal - 1
         self.integers[_STATE_USED_IN_PASS] = _UNSET
         self.integers[_READ_BY_WORKERS] = 0
+
+    def _last_ordinal(self, loader: int, key: int, worker: int) -> int:
+        """Returns the ordinal of the last pass that a worker of a DataLoader has begun, from 1; 0 if there is none.
+
+        This process knows it, unless it is another worker of a DataLoader with an equal generator.
+
+        Args:
+            loader: the index of the shared integers of the DataLoader.
+            key: the key of the DataLoader.
+            worker: the index of the worker.
+        """
+        own_key, ordinal = self._begun
+        if own_key == key:
+            return ordinal
+        return max(0, self._value_of(loader + _WORKERS + worker % _MAX_WORKERS, key))
+
+    def _value_of(self, index: int, key: int) -> int:
+        """Returns the number in an integer with the key of a DataLoader; `_UNSET` if that of another one is there."""
+        value = int(self.integers[index])
+        return value >> _KEY_BITS if value & _MAX_KEY == key else _UNSET
 
     def _find_loader(self, seed: int, num_workers: int) -> tuple[int, int]:
         """Returns the index of the shared integers of a DataLoader, and its key.

@@ -522,6 +522,23 @@ def test_persistent_workers_count_the_passes_after_one_that_keras_has_begun(item
         assert [list(dataset) for _ in range(3)] == [list(shuffled.iterate(epoch=epoch)) for epoch in (0, 0, 1)]
 
 
+@given(data=st.data(), num_workers=st.integers(2, 3), num_passes=st.integers(1, 4))
+@settings(max_examples=30)
+def test_persistent_workers_that_begin_passes_late(items: Any, data: Any, num_workers: int, num_passes: int) -> None:
+    """A loop that ends early begins the next pass before all workers have begun theirs."""
+    shuffled = items.shuffle(seed=3)
+    dataset = divided(shuffled)
+    copies = [_copy(dataset) for _ in range(num_workers)]
+    for worker in data.draw(st.permutations(sorted([*range(num_workers)] * (num_passes - 1)))):
+        with as_worker(worker, num_workers, 7):
+            iter(copies[worker])
+    got = [0] * N
+    for worker in data.draw(st.permutations(range(num_workers))):
+        with as_worker(worker, num_workers, 7):
+            got[worker::num_workers] = list(copies[worker])
+    assert got == list(shuffled.iterate(epoch=num_passes - 1))
+
+
 def test_repeated(items: Any) -> None:
     dataset = divided(items.repeat(), 1, 2, block=2, even="drop")
     assert list(itertools.islice(Loader(dataset, 2, 3), 3)) == [[2, 3], [6, 7], [10, 11]]

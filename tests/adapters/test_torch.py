@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,15 @@ def test_a_loop_that_ends_early(three: Any, order: list[int], loader: Any, num_w
     for batch in loader(dataset, batch_size=4, num_workers=num_workers):
         assert batch["idx"].tolist() == order[:4]
         break
+
+
+def test_persistent_workers_of_a_loop_that_ends_early(three: Any, loader: Any) -> None:
+    """Those that start late read the same epoch as the others in the next loop."""
+    train = three.as_dataset("train").shuffle(seed=7)
+    options = {"num_workers": 2, "persistent_workers": True, "worker_init_fn": lambda worker: time.sleep(worker / 2)}
+    batches = loader(train.as_torch(block=4), batch_size=4, **options)
+    next(iter(batches))
+    assert flat(ids(batches)) == ids(train.iterate(epoch=1))
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
