@@ -48,15 +48,18 @@ class MapStyle:
         return length if even is None else even.length(length)
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[self._wrap_indices([index_of(index, len(self))])[0]]
+        return self._dataset[self._wrap_indices([index])[0]]
 
     def _wrap_indices(self, indices: Sequence[int]) -> list[int]:
-        """Returns the indices of the dataset for indices in [0, len(self)).
+        """Returns the indices of the dataset for indices of this one.
 
         With `even="pad"`, indices at or after the end of the dataset begin again at 0.
+
+        Raises:
+            IndexError: an index is out of range, as of a sampler that was made for another dataset.
         """
-        length = len(self._dataset)
-        return [index % length if index >= length else index for index in indices] if self._even else list(indices)
+        even_length, length = len(self), len(self._dataset)
+        return [index_of(index, even_length) % length for index in indices]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns the examples at some indices; called by a DataLoader for a batch."""

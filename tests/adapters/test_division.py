@@ -681,3 +681,15 @@ def test_indices_of_even_ranks_end_with_their_length(items):
     for index in (len(even), -len(even) - 1):
         with pytest.raises(IndexError):
             even[index]
+
+
+@pytest.mark.parametrize("mode", ["drop", "pad"])
+def test_batches_of_even_ranks_have_the_indices_of_examples(items, mode):
+    """A sampler that was made for a longer dataset would get examples twice otherwise."""
+    pytest.importorskip("torch")
+    even = MapStyle(items, mode, 16)
+    indices = [-1, 0, len(even) - 1, -len(even)]
+    assert even.__getitems__(indices) == [even[index] for index in indices]
+    for index in (len(even), -len(even) - 1):
+        with pytest.raises(IndexError):
+            even.__getitems__([0, index])
