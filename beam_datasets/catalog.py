@@ -182,7 +182,7 @@ def find_dataset_dir(
         return directory
     if config is None and not list_versions(parsed_name.name, data_dir=root):
         config = default_config(parsed_name.name, root)
-    folder = _folder(root, parsed_name.name, config)
+    folder = _dataset_path(root, parsed_name.name, config)
     exact = storage.join(folder, str(version))
     if Version.is_valid(version) and is_published(exact):
         return exact
@@ -379,13 +379,13 @@ def list_builders(data_dir: DataDir = None) -> list[str]:
 def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
     """Returns the names of a dataset's configs that have a published version."""
     root = root_dir(data_dir)
-    configs = [config for config in _subdirs(_folder(root, name)) if not Version.is_valid(config)]
+    configs = [config for config in _subdirs(_dataset_path(root, name)) if not Version.is_valid(config)]
     return [config for config in configs if list_versions(name, config, data_dir=root)]
 
 
 def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
     """Returns the published versions of a dataset, or of a config of it; see `versions_in`."""
-    return versions_in(_folder(root_dir(data_dir), name, config))
+    return versions_in(_dataset_path(root_dir(data_dir), name, config))
 
 
 def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
@@ -454,7 +454,7 @@ def default_config(name: str, data_dir: DataDir = None) -> str | None:
     Raises:
         MetadataError: what it says is damaged.
     """
-    path = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR, CONFIG_FILE)
+    path = storage.join(_dataset_path(root_dir(data_dir), name), CONFIG_DIR, CONFIG_FILE)
     if not storage.exists(path):
         return None
     try:
@@ -471,7 +471,7 @@ def write_default_config(name: str, config: str, data_dir: DataDir = None) -> No
     It is the file `CONFIG_DIR`/`CONFIG_FILE` in the dataset's directory, {"default_config_name": config}, as TFDS
     writes it. An existing file is replaced.
     """
-    folder = storage.join(_folder(root_dir(data_dir), name), CONFIG_DIR)
+    folder = storage.join(_dataset_path(root_dir(data_dir), name), CONFIG_DIR)
     storage.make_dirs(folder)
     content = json.dumps({"default_config_name": check_config_name(config)})
     storage.write_bytes(storage.join(folder, CONFIG_FILE), content.encode())
@@ -536,7 +536,7 @@ def _join_config(name: str, config: str | None) -> str:
     return f"{name}/{config}" if config else name
 
 
-def _folder(root: str, name: str, config: str | None = None) -> str:
+def _dataset_path(root: str, name: str, config: str | None = None) -> str:
     """Returns the path of the directory of a dataset, or of one of its configs.
 
     Args:
@@ -544,7 +544,7 @@ def _folder(root: str, name: str, config: str | None = None) -> str:
         name: name of the dataset.
         config: name of a config; None or '' for the dataset's own directory.
 
-    >>> _folder("/data", "digits"), _folder("/data", "digits", "small")
+    >>> _dataset_path("/data", "digits"), _dataset_path("/data", "digits", "small")
     ('/data/digits', '/data/digits/small')
     """
     return storage.join(root, name, *([check_config_name(config)] if config else []))

@@ -169,7 +169,7 @@ class BeamDatasetsError(Exception):
         super().__init__(*(without_passwords(text) if isinstance(text, str) else text for text in problem))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
+        return _rebuild_error, (type(self), self.args, self.__dict__)
 
     @property
     def without_outcome(self) -> str:
@@ -183,7 +183,9 @@ class BeamDatasetsError(Exception):
         return error
 
 
-def _restore(kind: type[BeamDatasetsError], args: tuple[object, ...], facts: dict[str, object]) -> BeamDatasetsError:
+def _rebuild_error(
+    kind: type[BeamDatasetsError], args: tuple[object, ...], facts: dict[str, object]
+) -> BeamDatasetsError:
     """Returns an error that was pickled, without composing its message again.
 
     Args:

@@ -61,7 +61,7 @@ class HelperProcess:
                 return pickle.load(process.stdout)
             except BaseException as error:
                 self._process = None  # the next request must not get the reply to this one
-                code = _end(process)
+                code = _kill(process)
                 if not isinstance(error, (EOFError, OSError, pickle.UnpicklingError)):
                     raise  # such as an interrupt
                 raise HelperEndedError(code) from None
@@ -72,7 +72,7 @@ class HelperProcess:
         return subprocess.Popen(self._command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _kill(process: subprocess.Popen[bytes]) -> int:
     """Kills a process, closes its pipes, and returns its exit code."""
     process.kill()
     for pipe in (process.stdin, process.stdout):

@@ -58,10 +58,10 @@ class ShardingOptions:
                 object.__setattr__(self, name, integer(name, getattr(self, name)))
         if isinstance(self.num_shards, Mapping):
             object.__setattr__(
-                self, "num_shards", {split: _check_count(split, n) for split, n in self.num_shards.items()}
+                self, "num_shards", {split: _check_num_shards(split, n) for split, n in self.num_shards.items()}
             )
         else:
-            object.__setattr__(self, "num_shards", _check_count(None, self.num_shards))
+            object.__setattr__(self, "num_shards", _check_num_shards(None, self.num_shards))
         if not 0 < self.min_shard_size <= self.max_shard_size:
             raise ValueError(
                 f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
@@ -119,7 +119,7 @@ class ShardingOptions:
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
-def _check_count(split: Any, count: Any) -> int | None:
+def _check_num_shards(split: Any, count: Any) -> int | None:
     """Returns the number of shards that is asked for as an int; None if the size rule chooses.
 
     Args:

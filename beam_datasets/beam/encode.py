@@ -318,9 +318,9 @@ class _EncodeUnits(beam.DoFn):
         if element[0] in self._finished:
             self._maybe_finished[element[0]] = element
         else:
-            yield from self._encode(element)
+            yield from self._encode_unit(element)
 
-    def _encode(self, element: NamedUnit) -> Iterator[Any]:
+    def _encode_unit(self, element: NamedUnit) -> Iterator[Any]:
         """Yields the full blocks of the examples of a unit and their histograms, and maybe writes a checkpoint.
 
         With spilled payload, a checkpoint is written after a block's worth of bytes, after `CHECKPOINT_SECONDS`, or
@@ -383,7 +383,7 @@ class _EncodeUnits(beam.DoFn):
                     del self._maybe_finished[name]
                 yield from map(in_window, _read_checkpoint(checkpoint, self._options.hash_shift))
         for element in self._maybe_finished.values():
-            yield from map(in_window, self._encode(element))
+            yield from map(in_window, self._encode_unit(element))
         yield from map(in_window, self._flush())
         self._reporting.close()
         for encoder in self._encoders.values():

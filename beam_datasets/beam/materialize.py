@@ -181,7 +181,7 @@ def _flow(begin: Begin, job: Job, publication: Publication, transport: Transport
         publication: the publication of the dataset.
         transport: how records are sent that are not copied from shard to shard.
     """
-    return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, transport)
+    return (_copy if job.reshuffle is None else _shuffle_records)(begin, job, publication, transport)
 
 
 def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
@@ -212,7 +212,7 @@ def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport
     return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written_shards)
 
 
-def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
+def _shuffle_records(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
     """Builds the flow that writes the records of a job in a new order.
 
     Args:

@@ -301,12 +301,12 @@ def _run_report(
         engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
         check_engine(engine)
         with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
-            _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)
+            _ = pipeline | transform | "Save" >> beam.Map(_write_text, text, path)
             run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
         return json.loads(storage.read_bytes(path)) if engine.waits else None
 
 
-def _save(result: Any, text: Callable[[Any], str], path: str) -> None:
+def _write_text(result: Any, text: Callable[[Any], str], path: str) -> None:
     """Writes the text of a result to a file, encoded as UTF-8.
 
     Args:

@@ -70,7 +70,7 @@ class WriteExamples(beam.PTransform):
         splits = list(self.splits or examples)
         self.sharding.check_splits(splits)
         compile_encoder(self.publication.info.features)  # what cannot be encoded is refused before anything runs
-        encoded = [outputs for split, pcoll in examples.items() for outputs in self._encode(split, pcoll)]
+        encoded = [outputs for split, pcoll in examples.items() for outputs in self._add_encode_steps(split, pcoll)]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
             histograms_of_all = [outputs[HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
@@ -94,7 +94,7 @@ class WriteExamples(beam.PTransform):
         start = pipeline | "Start" >> beam.Create([self.publication], reshuffle=False)
         return start | "RecordInputs" >> beam.Map(staged_inputs.stage_checksums, beam.pvalue.AsDict(checksums))
 
-    def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
+    def _add_encode_steps(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
         """Adds the steps that encode a split; returns their outputs, each with blocks and histograms.
 
         Raises:

@@ -580,7 +580,7 @@ class DatasetBuilder(DeclaredVariants):
         downloads = (self._downloads or self.download_settings()).manager()
         generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
         self.download_size = downloads.downloaded_size
-        splits = dict(generators) if isinstance(generators, Mapping) else self._listed(generators)
+        splits = dict(generators) if isinstance(generators, Mapping) else self._sources_by_split(generators)
         if not splits:
             raise BeamDatasetsError(
                 f"{type(self).__name__}._split_generators returned {generators!r}; expected {{split name: source}} "
@@ -592,7 +592,7 @@ class DatasetBuilder(DeclaredVariants):
                 raise BeamDatasetsError(f"split {name!r}: its source is None. Did the function forget yield or return?")
         return splits
 
-    def _listed(self, generators: Any) -> dict[str, ExampleSource]:
+    def _sources_by_split(self, generators: Any) -> dict[str, ExampleSource]:
         """Returns {split: source} of a list of `SplitGenerator`."""
         if not isinstance(generators, Sequence) or not all(isinstance(each, SplitGenerator) for each in generators):
             return {}

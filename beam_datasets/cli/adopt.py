@@ -46,7 +46,7 @@ def run(args: Sequence[str]) -> int:
         raise UsageError("give either patterns, or --split NAME=PATTERN for each split")
     with as_usage_errors():
         builder = adopt(
-            _splits(parsed.split) if parsed.split else parsed.pattern,
+            _split_patterns(parsed.split) if parsed.split else parsed.pattern,
             parsed.features,
             name=parsed.name,
             version=parsed.version,
@@ -59,7 +59,7 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _splits(texts: Sequence[str]) -> dict[str, list[str]]:
+def _split_patterns(texts: Sequence[str]) -> dict[str, list[str]]:
     """Returns the patterns of each split."""
     splits: dict[str, list[str]] = {}
     for text in texts:

@@ -127,7 +127,7 @@ def run(args: Sequence[str]) -> int:
     from beam_datasets.materializing.append_sources import NOT_TAKEN, build_sources
     from beam_datasets.materializing.appending import run_append
 
-    parsed, texts, builders = _parse(args)
+    parsed, texts, builders = _parse_append(args)
     start_time = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
@@ -155,7 +155,7 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str], dict[str, BuilderRequest]]:
+def _parse_append(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str], dict[str, BuilderRequest]]:
     """Returns (parsed options, texts of `--from`, those of builders -> what they ask for).
 
     The options of builders are known only when `--from` is parsed.

@@ -147,7 +147,7 @@ def run_plan(args: Sequence[str]) -> int:
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    parsed, beam_options, request = _parse(args)
+    parsed, beam_options, request = _parse_build(args)
     _use_beam_options(beam_options)
     _check_code(parsed, beam_options)
     builder = _make_builder(request, parsed)
@@ -303,7 +303,7 @@ def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None
             check_code_is_shared(file[0], beam_options, shared_disk=parsed.shared_disk)
 
 
-def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
+def _parse_build(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
     """Returns (Namespace of the command's and the builder's options, arguments for Beam, request for the builder).
 
     Raises:

@@ -34,7 +34,9 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
     completers["DATASET"] = _datasets
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
-    completers |= dict.fromkeys(("SPLIT", "SLICE", "[NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
+    completers |= dict.fromkeys(("SPLIT", "SLICE", "[NAME=]EXPRESSION"), _complete_splits) | {
+        "A,B.C": _complete_features
+    }
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
     subparsers = parser.add_subparsers(parser_class=argparse.ArgumentParser)
@@ -75,7 +77,7 @@ def _datasets(prefix: str, parsed_args: Any, **_: object) -> Iterator[str]:
                 yield from catalog.list_published(name, root)
 
 
-def _splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
+def _complete_splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     """Returns completions of a split expression: ['train=a+train', 'train=a+test'] for the typed text `train=a+t`.
 
     Args:
@@ -86,8 +88,8 @@ def _splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     return [prefix_of_split + split for info in _infos(parsed_args) for split in info.splits]
 
 
-def _features(prefix: str, parsed_args: Any, **_: object) -> list[str]:
-    """Returns completions of a list of features: ['a,a', 'a,b'] for the typed text `a,`; see `_splits`."""
+def _complete_features(prefix: str, parsed_args: Any, **_: object) -> list[str]:
+    """Returns completions of a list of features: ['a,a', 'a,b'] for the typed text `a,`; see `_complete_splits`."""
     from beam_datasets.features.trees import iter_nested_features, join_steps
 
     *start, last = prefix.rpartition(",")

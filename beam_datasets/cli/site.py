@@ -129,7 +129,7 @@ def run(args: Sequence[str]) -> int:
     return 1 if site.damage else 0
 
 
-def _folder(name: str) -> str:
+def _version_folder(name: str) -> str:
     """Returns the folder of a version in the site: "digits/1.0.0" for "digits:1.0.0"."""
     return name.replace(":", "/")
 
@@ -192,9 +192,9 @@ class _Site:
                 return up + files[endpoint]
             if endpoint == "file":
                 media_path = self.media(name, slice, index, path, item)
-                return media_path and up + quote(f"{_folder(name)}/{media_path}")
+                return media_path and up + quote(f"{_version_folder(name)}/{media_path}")
             file = {"dataset": "index.html", "statistics": "statistics.html", "rows": _rows_file(slice)}[endpoint]
-            return up + quote(f"{_folder(name)}/{file}")
+            return up + quote(f"{_version_folder(name)}/{file}")
 
         page = self._templates.get_template(f"{template}.html", globals={"url_for": url_for, "MAX_SHOWN": MAX_SHOWN})
         self.write(path, page.render(catalogue=self.catalogue, policy=_POLICY, static=True, **values))
@@ -216,7 +216,7 @@ class _Site:
             return ""
         number = hashlib.sha256(f"{split} {path} {index} {item}".encode()).hexdigest()[:16]
         file = f"media/{number}.{kind.rpartition('/')[2]}"
-        self.write(f"{_folder(name)}/{file}", data)
+        self.write(f"{_version_folder(name)}/{file}", data)
         return file
 
     def _make_or_report(self, name: str, make: Callable[..., Any], *args: Any) -> Any:
@@ -236,7 +236,7 @@ class _Site:
             computes_statistics: whether to compute statistics that are not saved.
             compares: whether to compare the version with the one before.
         """
-        published, folder = self.catalogue.open(name), _folder(name)
+        published, folder = self.catalogue.open(name), _version_folder(name)
         statistics = (
             self._make_or_report(name, self._statistics, published, computes_statistics)
             if published.info.splits
@@ -298,7 +298,7 @@ class _Site:
             previous: name of the version before, such as 'digits:1.0.0'.
             compares: whether to compare the versions if no text is saved.
         """
-        old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
+        old, path = self.catalogue.open(previous), f"{_version_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
         with contextlib.suppress(StorageError, ValueError, KeyError):
             saved_changes = json.loads(storage.read_bytes(storage.join(self.target, path)))
@@ -322,10 +322,10 @@ class _Site:
         parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         rows, out = self._sample_rows(published, split), io.BytesIO()
         columns = {path: [row.get(path) for row in rows] for path in (rows[0] if rows else ())}
-        table = arrow.table({path: _array(arrow, values) for path, values in columns.items()})
+        table = arrow.table({path: _arrow_array(arrow, values) for path, values in columns.items()})
         parquet.write_table(table.replace_schema_metadata(_for_pandas(table.schema)), out)
         data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
-        self.write(f"{_folder(published.info.display_name)}/{file}", data)
+        self.write(f"{_version_folder(published.info.display_name)}/{file}", data)
         return file, hashlib.sha256(data).hexdigest(), rows
 
     def _sample_rows(self, published: ReadOnlyBuilder, split: str) -> list[dict[str, Any]]:
@@ -349,7 +349,7 @@ class _Site:
         return rows
 
 
-def _array(arrow: Any, values: list[Any]) -> Any:
+def _arrow_array(arrow: Any, values: list[Any]) -> Any:
     """Returns an Arrow array of values; integers above 2**63 - 1, also in lists, make it unsigned.
 
     Args:

@@ -110,7 +110,7 @@ def run(args: Sequence[str]) -> int:
     save_status = "saved before" if statistics is not None else ""
     if statistics is None:
         statistics = _compute(request, parsed, beam_options)
-        save_status = _save(statistics, request, parsed)
+        save_status = _save_statistics(statistics, request, parsed)
     if parsed.html:
         storage.write_bytes(parsed.html, printable(page(statistics, embedded_images(statistics))).encode())
     if parsed.json:
@@ -188,7 +188,7 @@ def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_option
         return run_pipeline(request, engine_options(parsed, beam_options), report=parsed.report)
 
 
-def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:
+def _save_statistics(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:
     """Saves the statistics of a whole dataset, and returns "saved in <path>"; '' if they are not saved.
 
     Args:
@@ -224,7 +224,7 @@ def lines(statistics: Statistics) -> Iterator[str]:
         rows = [
             row
             for feature_name, feature in slice_statistics["features"].items()
-            for row in _rows(feature_name, feature)
+            for row in _feature_rows(feature_name, feature)
         ]
         if rows:
             yield table(["feature", "type", *_HEADER], rows, left_aligned=(0, 1), fold=(0,))
@@ -240,7 +240,7 @@ def lines(statistics: Statistics) -> Iterator[str]:
         yield f"\nleft out; --imports the module that registers their class: {', '.join(statistics.unknown)}"
 
 
-def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
+def _feature_rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
     """Yields the table row of a feature, and one for each of its parts, such as the height of its images.
 
     A row is [name, type, number of values, number of missing values, number of distinct values, and five texts about

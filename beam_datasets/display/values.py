@@ -57,7 +57,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
     if isinstance(value, RaggedArray):
         return _format_ragged(value, feature, width)
     if isinstance(value, (np.ndarray, np.generic)):
-        return _array(np.asarray(value), feature, width)
+        return _array_text(np.asarray(value), feature, width)
     if isinstance(value, list):
         return _format_items(value, feature, width)
     return "none" if value is None else cut(str(value), width)
@@ -78,7 +78,7 @@ def _quote(value: bytes | str, width: int) -> str:
     return repr(prefix) + size_note
 
 
-def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
+def _array_text(array: Any, feature: FeatureConnector | None, width: int) -> str:
     """Returns a scalar or a short vector as text, in full; of other arrays the dtype, the shape and the range.
 
     Args:

@@ -255,7 +255,7 @@ class DownloadManager:
             return self._checked(local, url, checksum)
         path = self._cached(url, checksum)
         if path is None:
-            path = self._fetch(url, None if self.register_checksums else checksum)
+            path = self._fetch_url(url, None if self.register_checksums else checksum)
         self._note(url, path)
         return path
 
@@ -328,7 +328,7 @@ class DownloadManager:
         same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
-    def _fetch(self, url: str, recorded: Checksum | None) -> Path:
+    def _fetch_url(self, url: str, recorded: Checksum | None) -> Path:
         """Fetches a URL into the download directory; returns the file, named as the server names it if it does.
 
         If another process fetches it at the same time, waits for that one.

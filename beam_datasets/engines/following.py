@@ -101,7 +101,7 @@ class Follower:
             self._last_status = status
             progress = self._measure()
             self._print(self._line(status, progress))
-            self._save(status, progress)
+            self._save_status(status, progress)
 
     def _report_restarts(self, status: JobStatus) -> None:
         """Prints and stores the failures since the last status: of parts of the job, and of its JobManager."""
@@ -167,7 +167,7 @@ class Follower:
         if (seconds := current_time - self._changed_at) >= LINE_SECONDS:
             yield f"nothing written for {seconds:.0f} s"
 
-    def _save(self, status: JobStatus | None, progress: Progress | None) -> None:
+    def _save_status(self, status: JobStatus | None, progress: Progress | None) -> None:
         """Writes the status and the progress as JSON to the spill directory, for other programs and for run.json."""
         if self.run is None or self.run.spill_dir is None:
             return

@@ -359,7 +359,7 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
             lack this package.
     """
     engines.check_installs_package(options)
-    checks.send_parameters(options, _name(options))
+    checks.send_parameters(options, _job_name(options))
     checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
     spark.check_job_server_is_idle(options)
 
@@ -381,7 +381,7 @@ def _run_job(
     with _readable_errors():
         if cluster is not None:
             await_slots(cluster, options)
-        name = _name(options)
+        name = _job_name(options)
         try:
             if run is not None:
                 storage.write_bytes(run.submitted_file, b"")
@@ -439,7 +439,7 @@ def _follow(job: _Job) -> None:
         raise
 
 
-def _name(options: Any) -> str:
+def _job_name(options: Any) -> str:
     """Returns the option `job_name`; sets it to a new name such as beam-datasets-1128033026-001234 if it is empty.
 
     Args:

@@ -65,7 +65,7 @@ class OutputReader:
     def start(self) -> None:
         """Starts the reading thread; the processes of the run must have the writing ends, which this process closes."""
         self._close_writing_ends()
-        self._thread = threading.Thread(target=self._read, name="worker output", daemon=True)
+        self._thread = threading.Thread(target=self._read_pipes, name="worker output", daemon=True)
         self._thread.start()
 
     def close_reading_ends(self) -> None:
@@ -101,7 +101,7 @@ class OutputReader:
         if self._log_problem and self._num_author_lines:
             self._print(f"The output of the workers is not kept completely: {self._log_problem}")
 
-    def _read(self) -> None:
+    def _read_pipes(self) -> None:
         """Reads both pipes until all processes have closed them, and handles each line; then closes the pipes.
 
         After `close` it waits CLOSE_SECONDS for processes that the author's code has started and that still run.

@@ -68,13 +68,13 @@ def generate(
         if checksums is not None:
             file_checksums = itertools.chain.from_iterable(map(checksums.read, checksums.units))
             publication = staged_inputs.stage_checksums(publication, dict(file_checksums))
-        blocks = _encode(info, sources, spill_dir, libraries)
+        blocks = _encode_splits(info, sources, spill_dir, libraries)
         plan_and_shards = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
         phases.publish(publication, *plan_and_shards)
     return publication.target
 
 
-def _encode(
+def _encode_splits(
     info: DatasetInfo,
     sources: Mapping[str, SourceUnits],
     spill_dir: str | None,

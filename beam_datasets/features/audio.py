@@ -106,7 +106,7 @@ class Audio(Leaf):
         """Returns the conversion between sound and a list of samples, or of one file; `path` is for errors."""
         if self.lazy_decode:
             return one_value_codec(
-                lambda value: self._read_checked_file(value, path), lambda data: self._decode(data, path), path
+                lambda value: self._read_checked_file(value, path), lambda data: self._decode_samples(data, path), path
             )
         samples_codec = self.samples.codec(path)
         pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
@@ -228,7 +228,7 @@ class Audio(Leaf):
         check_shape(samples.shape, self.shape, path)
         return samples
 
-    def _decode(self, data: bytes, path: str) -> NDArray[Any]:
+    def _decode_samples(self, data: bytes, path: str) -> NDArray[Any]:
         """Returns the samples of a stored sound file. Its rate is not checked, as other datasets declare any rate.
 
         Args:

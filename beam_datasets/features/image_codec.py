@@ -104,7 +104,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
     def decode(data: bytes) -> NDArray[Any]:
         """Returns the pixels of the content of an image file."""
         try:
-            pixels, bits = _decode(data, gray=channels == 1)
+            pixels, bits = _decode_pixels(data, gray=channels == 1)
             if pixels.ndim == 4:
                 return pixels.astype(dtype)
             return convert_channels(_convert_depth(pixels, bits, dtype, data), channels)
@@ -141,7 +141,7 @@ def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
     return False
 
 
-def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
+def _decode_pixels(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
     """Returns the pixels of an image file, of shape (height, width, channels), and the bits of a channel.
 
     Args:

@@ -118,9 +118,9 @@ class _Column:
             return self._tensor(self.field(kind.value_type, f"{path}[]", depth + 1), (kind.list_size,))
         if is_list(kind):
             return Field("list", item=self.field(kind.value_type, f"{path}[]", depth + 1))
-        return self._scalar(kind, path)
+        return self._scalar_field(kind, path)
 
-    def _scalar(self, kind: Any, path: str) -> Field:
+    def _scalar_field(self, kind: Any, path: str) -> Field:
         """Returns the field of a type without inner values; dates, times, durations and decimals become text."""
         import pyarrow as pa
 

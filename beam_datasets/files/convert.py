@@ -77,9 +77,9 @@ def value_converter(
         convert: Convert = _object(field.fields, path, dropped_paths, image)
         absent = {name: [] for name, inner in field.fields.items() if inner.kind == "list"}
     elif field.item is not None:
-        convert = _list(field, path, dropped_paths, image)
+        convert = _list_converter(field, path, dropped_paths, image)
     else:
-        convert = _scalar(field, path, image)
+        convert = _scalar_converter(field, path, image)
 
     def from_value(value: Any) -> Any:
         """Returns the converted value; if it is None, the value that the feature takes for a missing one.
@@ -269,7 +269,7 @@ def optional_type(field: Field) -> str:
     return "?" if is_found else f"{field}?"
 
 
-def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
+def _scalar_converter(field: Field, path: str, image: ConvertImage | None) -> Convert:
     """Returns the function that converts single values to the kind of a field.
 
     Args:
@@ -500,7 +500,7 @@ def _json_value(value: Any) -> Any:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def _list(field: Field, path: str, dropped_paths: Collection[str], image: ConvertImage | None) -> Convert:
+def _list_converter(field: Field, path: str, dropped_paths: Collection[str], image: ConvertImage | None) -> Convert:
     """Returns the converter of a list, or of lists in lists of an array.
 
     Args:
@@ -509,7 +509,7 @@ def _list(field: Field, path: str, dropped_paths: Collection[str], image: Conver
         dropped_paths: paths, without `[]`, that are left out.
         image: converts images and sounds; None if they are stored as they are.
 
-    >>> _list(Field("list", item=Field("int64")), "a", (), None)([1, 2])
+    >>> _list_converter(Field("list", item=Field("int64")), "a", (), None)([1, 2])
     [1, 2]
     """
     item = field.item or field

@@ -60,9 +60,9 @@ class Description:
 
     def described(self, name: str, field: Field) -> Field:
         """Returns the field of a column with what its description adds to it."""
-        return self._described(field, self.features.get(name), name)
+        return self._describe_field(field, self.features.get(name), name)
 
-    def _described(self, field: Field, feature: Any, path: str) -> Field:
+    def _describe_field(self, field: Field, feature: Any, path: str) -> Field:
         """Returns a field with the labels, images and sounds of a feature, also in its lists and structs.
 
         Args:
@@ -77,21 +77,23 @@ class Description:
         if not isinstance(feature, dict) or field.problem:
             return field
         if kind == "ClassLabel":
-            return self._labels(field, feature.get("names"), path)
+            return self._label_field(field, feature.get("names"), path)
         if kind in _FILES:
             is_struct = field.fields is not None and field.fields.keys() == {"bytes", "path"}
             return file_field(_FILES[kind], path, self.nulls) if field.kind == "image" or is_struct else field
         members = feature if not isinstance(kind, str) else feature.get("feature")
         if field.item is not None and field.kind == "list" and kind is not None:
-            return replace(field, item=self._described(field.item, members, f"{path}[]"))
+            return replace(field, item=self._describe_field(field.item, members, f"{path}[]"))
         if field.fields is None or not isinstance(members, dict):
             return field
         # a sequence of dicts is stored as a struct of lists
         steps = {name: [each] if isinstance(kind, str) else each for name, each in members.items()}
-        inner = {name: self._described(each, steps.get(name), f"{path}/{name}") for name, each in field.fields.items()}
+        inner = {
+            name: self._describe_field(each, steps.get(name), f"{path}/{name}") for name, each in field.fields.items()
+        }
         return replace(field, fields=inner)
 
-    def _labels(self, field: Field, names: Any, path: str) -> Field:
+    def _label_field(self, field: Field, names: Any, path: str) -> Field:
         """Returns the field of labels if the integers of a field are indices of names; otherwise the field itself.
 
         Args:

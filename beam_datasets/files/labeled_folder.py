@@ -66,7 +66,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         """The function that yields the examples and bad rows of a batch of files."""
 
     @cached_property
-    def _folder(self) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
+    def _labeled_files(self) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
         """({split: its files with labels}, other files) of the folder; see `find_labeled_files`.
 
         Raises:
@@ -87,11 +87,11 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     def _labels(self) -> list[str]:
         """Returns the labels of the files of all splits, sorted."""
-        return sorted({label for files in self._folder[0].values() for label, _ in files})
+        return sorted({label for files in self._labeled_files[0].values() for label, _ in files})
 
     def _split_generators(self) -> dict[str, SourceUnits]:
         """Returns batches of files for each split; files outside the label folders are added to the first split."""
-        splits, other_files = self._folder
+        splits, other_files = self._labeled_files
         misplaced = [("", file) for file in other_files]  # read with the first split, to be counted as bad once
         read = partial(read_piece, reader=self._reader, skip_bad=self._skip_bad)
         sources = {}

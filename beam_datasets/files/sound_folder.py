@@ -69,7 +69,7 @@ class SoundFolder(LabeledFolder):
     def _sound(self) -> SoundType:
         """The type of all sounds: as requested, and completed by that of the first file that can be read."""
         problem = ""
-        for files in self._folder[0].values():
+        for files in self._labeled_files[0].values():
             for _, file in files:
                 try:
                     return completed(self._requested_type, read_sound(_read_file(file)).info)

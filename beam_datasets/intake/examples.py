@@ -117,7 +117,7 @@ def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
         view = memoryview(b"".join((view, data)))
         is_end = failure is None and len(view) < want
         while want:
-            step = _next_block(view, start, number, is_end=is_end)
+            step = _complete_block(view, start, number, is_end=is_end)
             if step.block.records or step.block.problem:
                 yield step.block
             if step.fatal_problem:
@@ -170,7 +170,7 @@ class _Step(NamedTuple):
     fatal_problem: str = ""
 
 
-def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _Step:
+def _complete_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _Step:
     """Returns the block of the records that are complete in `view`, up to the first damaged one.
 
     Args:

@@ -68,16 +68,16 @@ def _to_exact_times(nanos: Any, seconds: Any) -> Any:
         return pa.StructArray.from_arrays(members, [kind.field(i).name for i in range(kind.num_fields)], mask=mask)
     if types.is_map(kind):
         keys, items = (_to_exact_times(*pair) for pair in zip(_map_entries(nanos), _map_entries(seconds)))
-        return pa.MapArray.from_arrays(_starts(nanos), keys, items)
+        return pa.MapArray.from_arrays(_list_starts(nanos), keys, items)
     if types.is_list(kind) or types.is_large_list(kind):
         array = pa.ListArray if types.is_list(kind) else pa.LargeListArray
-        return array.from_arrays(_starts(nanos), _to_exact_times(nanos.flatten(), seconds.flatten()))
+        return array.from_arrays(_list_starts(nanos), _to_exact_times(nanos.flatten(), seconds.flatten()))
     if types.is_nested(kind):
         raise ValueError(f"times before 1677 or after 2262 are not read of {kind}")
     return nanos
 
 
-def _starts(lists: Any) -> Any:
+def _list_starts(lists: Any) -> Any:
     """Returns an Arrow array of the offset of each list or map in the joined values of all that are not null.
 
     The offset of a null is null, and the last element is the end: [0, None, 2, 5] for lists of 2, null and 3 values.

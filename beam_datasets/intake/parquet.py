@@ -83,9 +83,9 @@ class ParquetContent:
                 ) from error
             problem = _problem(stream, path, error)
             raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
-        self._check()
+        self._check_declarations()
 
-    def _check(self) -> None:
+    def _check_declarations(self) -> None:
         """Raises InputError if declared numbers differ, or two columns have one name."""
         if twice := [repr(name) for name, count in Counter(self.schema.names).items() if count > 1]:
             raise InputError(f"the columns {', '.join(twice)} occur twice; rename them", path=self.path)

@@ -243,7 +243,7 @@ class _Reader:
             yield number, header & 15
         self._position += 1
 
-    def _list(self) -> tuple[int, int]:
+    def _read_list_header(self) -> tuple[int, int]:
         """Returns (number of items, their Thrift type) of the list at the current position; the items come next."""
         header = self._data[self._position]
         self._position += 1
@@ -256,7 +256,7 @@ class _Reader:
         Raises:
             ValueError: they are not structs.
         """
-        size, kind = self._list()
+        size, kind = self._read_list_header()
         if size and kind != _STRUCT:
             raise self.damage()
         return size
@@ -280,7 +280,7 @@ class _Reader:
             for _, inner in self.fields():
                 self.skip(inner, depth + 1)
         elif kind in (_LIST, _SET):
-            self._skip_items(*self._list(), depth)
+            self._skip_items(*self._read_list_header(), depth)
         elif kind == _MAP:
             size = self.unsigned()
             kinds = self.take(1)[0] if size else 0

@@ -132,7 +132,7 @@ def read_sound(data: bytes) -> Sound:
             if stream.subtype not in _SAMPLES:
                 raise InputError(expected=f"{file_of_kind} of PCM or floats", got=str(stream.subtype), advice=CONVERT)
             samples, width = _SAMPLES[stream.subtype]
-            decoded = _decode(stream, _READ_AS.get(samples, samples) if width else "float32")
+            decoded = _read_samples(stream, _READ_AS.get(samples, samples) if width else "float32")
             decoded = decoded[: layout.frames] if layout.filler else decoded
             info = SoundInfo(layout.kind, samples, stream.samplerate, stream.channels, len(decoded))
             _check_length(layout, info, stream.frames, width)
@@ -194,7 +194,7 @@ def _check_size(num_samples: int) -> None:
     check_num_elements(num_samples, MAX_SAMPLES, f"the sound has {num_samples:,} samples")
 
 
-def _decode(stream: Any, dtype: str) -> NDArray[Any]:
+def _read_samples(stream: Any, dtype: str) -> NDArray[Any]:
     """Returns all samples of an open file, of shape (frames, channels); allocates no memory by the declared length.
 
     Args:

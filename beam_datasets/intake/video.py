@@ -47,7 +47,7 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
         source.write_bytes(video)
         frames.mkdir()
         command = [program, "-v", "error", "-nostats", "-xerror", "-progress", "pipe:1", "-i", str(source), *options]
-        status, counts, errors = _run([*command, str(frames / f"%010d.{encoding_format}")], frames)
+        status, counts, errors = _run_ffmpeg([*command, str(frames / f"%010d.{encoding_format}")], frames)
         files = [file.read_bytes() for file in sorted(frames.iterdir())]
     messages = errors.replace(str(source), "the file").strip().splitlines()
     num_dropped, num_repeated = (_last_count(counts, name) for name in ("drop", "dup"))
@@ -65,7 +65,7 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
     return files
 
 
-def _run(command: Sequence[str], frames: Path) -> tuple[int, str, str]:
+def _run_ffmpeg(command: Sequence[str], frames: Path) -> tuple[int, str, str]:
     """Runs ffmpeg, and returns its exit status and what it wrote to standard output and standard error.
 
     Args:

@@ -215,7 +215,7 @@ class KeyRanges:
         origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
         num_new = len(merge) - int(published.sum())
-        keys_to_delete, listed = self._listed(merge, origin, published)
+        keys_to_delete, listed = self._find_deleted(merge, origin, published)
         deleted = int((listed & published).sum())
         merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
         repeats = merge.repeats()
@@ -229,7 +229,7 @@ class KeyRanges:
                 differing = _compare_records(merge, starts[:MAX_COMPARED], repeats[:MAX_COMPARED])
                 pair_number = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
                 note = "" if pair_number is None else ", and differ"
-                raise self._duplicate(
+                raise self._duplicate_error(
                     number, merge, int(starts[pair_number or 0]), int(repeats[pair_number or 0]), note
                 )
             if self.on_duplicate == "replace" and is_counted:
@@ -238,7 +238,7 @@ class KeyRanges:
             elif self.on_duplicate == "skip_identical" and is_counted:
                 for first, rank, differs in zip(starts, repeats, _compare_records(merge, starts, repeats)):
                     if differs:
-                        raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
+                        raise self._duplicate_error(number, merge, int(first), int(rank), ", and differ")
             keep = np.ones(len(merge), np.bool_)
             keep[repeats - (self.on_duplicate == "replace")] = False
             merge = replace(merge, order=merge.order[keep])
@@ -260,7 +260,7 @@ class KeyRanges:
                 run_of.append(run_number)
         return blocks, run_of
 
-    def _listed(
+    def _find_deleted(
         self, merge: Merge, origin: NDArray[np.int64], published: NDArray[np.bool_]
     ) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
         """Returns the keys to delete that are in a merge, and a mask of the ranks that are deleted.
@@ -287,7 +287,7 @@ class KeyRanges:
                 keys_to_delete[key.ljust(16, b"\0")] = bool(published[start:stop].any())
         return keys_to_delete, listed
 
-    def _duplicate(self, number: int, merge: Merge, first: int, second: int, note: str) -> DuplicateKeyError:
+    def _duplicate_error(self, number: int, merge: Merge, first: int, second: int, note: str) -> DuplicateKeyError:
         """Returns the error about two records of a range with the same key.
 
         Args:
@@ -425,7 +425,7 @@ class MergedSplit:
         return len(self.borders) - 1
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:
+    def _range_starts(self) -> NDArray[np.int64]:
         """Returns the number of examples before each range, followed by their total."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
@@ -441,8 +441,8 @@ class MergedSplit:
         if published := self.shared.get(shard):
             return published.linked(path)
         first, stop = self.borders[shard : shard + 2]
-        ranges = range(*np.searchsorted(self._starts, [first, stop], side="left").tolist())
-        ranges = range(ranges.start - (self._starts[ranges.start] > first), ranges.stop)
+        ranges = range(*np.searchsorted(self._range_starts, [first, stop], side="left").tolist())
+        ranges = range(ranges.start - (self._range_starts[ranges.start] > first), ranges.stop)
         openers = [Opener() for _ in self.ranges.runs]
         with self.ranges.reading() as for_all, ShardFile(path) as shard_file:
             for number in ranges:
@@ -453,7 +453,7 @@ class MergedSplit:
                         f"{len(merge)}: a source was changed after this was planned. Nothing was published; run it "
                         "again."
                     )
-                range_start = int(self._starts[number])
+                range_start = int(self._range_starts[number])
                 merge = merge.slice(max(first - range_start, 0), stop - range_start)
                 shard_file.add_to_index(merge.sizes[merge.order], merge.ordered_keys())
                 for chunk in merge.chunks():

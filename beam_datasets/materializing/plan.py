@@ -224,7 +224,7 @@ def plan_job(
     criteria = [] if where is None else [f"where {' '.join(where.split())}"]
     criteria += [] if filter_function is None else [filter_function.name]
     identity = _resolve_identity(to, first, builders[0].info, root)
-    info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
+    info = _describe_dataset(builders, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in builders:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
@@ -297,7 +297,7 @@ def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo
     )
 
 
-def _info(
+def _describe_dataset(
     builders: Collection[ReadOnlyBuilder], identity: DatasetIdentity, tree: Any, *, reshuffled: bool
 ) -> DatasetInfo:
     """Returns the description of the written dataset, from that of the first source.

@@ -79,7 +79,9 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
         publication = replace(publication, inputs_of=job.inputs_of)
         result: tuple[Publication, Any, list[WrittenShard]]
         result = (
-            _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
+            _copy(job, publication)
+            if job.reshuffle is None
+            else (publication, *_write_shuffled(job, publication, block_size))
         )
         check_unchanged(job.sources, job.lineage)
         phases.publish(*result)
@@ -100,7 +102,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     return publication, plan, shards
 
 
-def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
+def _write_shuffled(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
     """Writes all shards in a new order; returns (plan, written shards).
 
     Args:

@@ -147,11 +147,11 @@ def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
         name, equals, value = item.partition("=")
         if not equals or "=" in value:
             raise ValueError(f"{full_name!r}: {item!r} is not an argument; needed: key=value, separated by commas.")
-        kwargs[name] = _scalar(value)
+        kwargs[name] = _parse_scalar(value)
     return kwargs
 
 
-def _scalar(text: str) -> Scalar:
+def _parse_scalar(text: str) -> Scalar:
     """Converts a text to a bool, int or float if it has its form; otherwise returns the text."""
     if text in ("True", "False"):
         return text == "True"

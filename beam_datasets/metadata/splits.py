@@ -220,7 +220,7 @@ class ReadInstruction(AbstractSplit):
         split = _find_split(self.split_name, splits)
         total = split.num_examples
         start = 0 if self.from_ is None else self._index(self.from_, split)
-        stop = total if self.to is None else self._index(self._end(self.to, split), split)
+        stop = total if self.to is None else self._index(self._tfds_end(self.to, split), split)
         if start > stop:
             raise SplitError(
                 f"split {str(self)!r} is reversed: it begins at example {start} and ends before example {stop} "
@@ -228,7 +228,7 @@ class ReadInstruction(AbstractSplit):
             )
         return [AbsoluteInstruction(self.split_name, start, stop, total)]
 
-    def _end(self, value: float, split: SplitInfo) -> float:
+    def _tfds_end(self, value: float, split: SplitInfo) -> float:
         """Returns the end of the slice as TFDS counts it, which differs for negative numbers of shards."""
         # TFDS counts the end from the last shard once more, which shows only beyond the first shard: of 5 shards,
         # [:-6shard] are 4.

@@ -85,7 +85,7 @@ class Version:
             description = description or version.description
             experiments = version._experiments if experiments is None else experiments
             prepare_with = prepare_with or version.prepare_with
-        self.major, self.minor, self.patch = _parse(version)
+        self.major, self.minor, self.patch = _parse_numbers(version)
         self.description = description
         self.prepare_with = prepare_with
         self._experiments = dict(experiments or {})
@@ -148,7 +148,7 @@ class Version:
         return self.tuple < _to_version(other)
 
 
-def _parse(version: VersionOrStr) -> tuple[int, int, int]:
+def _parse_numbers(version: VersionOrStr) -> tuple[int, int, int]:
     """Returns the three numbers of a version or of its text.
 
     Raises:
@@ -172,7 +172,7 @@ def _to_version(other: object) -> tuple[int, int, int]:
         TypeError: the value is neither a Version nor a str.
     """
     if isinstance(other, (Version, str)):
-        return _parse(other)
+        return _parse_numbers(other)
     raise TypeError(
         f"a version cannot be compared with {other!r} of type {type(other).__name__}; give a Version or str."
     )

@@ -81,7 +81,7 @@ def find_leftovers(
 def find_builds() -> list[Leftover]:
     """Returns the builds that killed appends to object stores left in the temporary directory of this machine."""
     folder, search = storage.normalize(tempfile.gettempdir()), _Search(WEEK, time.time())
-    matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list(folder)))
+    matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list_names(folder)))
     names = [match.string for match in matches if match["name"] == BUILD]
     return [leftover for name in names if (leftover := search.judge(storage.join(folder, name), "build"))]
 
@@ -189,7 +189,7 @@ class _Search:
 
     def below(self, folder: str, depth: int) -> Iterator[Leftover]:
         """Yields the leftovers in a directory, and in its subdirectories down to `depth` levels."""
-        entries = _list(folder)
+        entries = _list_names(folder)
         for name in entries:
             path = storage.join(folder, name)
             if storage.is_link(path):
@@ -305,7 +305,7 @@ def _siblings(path: str) -> list[str]:
     match = runs.PUBLISHED_FROM.fullmatch(name)
     if match is None or storage.is_remote(path):
         return []
-    matches = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list(folder) if other != name)
+    matches = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list_names(folder) if other != name)
     return [storage.join(folder, other.string) for other in matches if other and other["staging"] == match["staging"]]
 
 
@@ -353,7 +353,7 @@ def _kept_result(staging_dir: str) -> str | None:
     return None
 
 
-def _list(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     """Returns the names in a directory; [] if it no longer exists or is not a directory.
 
     Raises:

@@ -39,7 +39,7 @@ class ShardRecords:
         """Returns the records of a run, given all that decides the bytes of shards as JSON values."""
         return cls(spill_dir, earlier, hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest())
 
-    def _name(self, number: int, plan: Plan) -> str:
+    def _record_name(self, number: int, plan: Plan) -> str:
         """Returns the name of the record of a group's files, which depends on all that decides their content."""
         group = plan.group(number)
         split = plan.split(group.split)
@@ -56,7 +56,7 @@ class ShardRecords:
             shard: the file.
         """
         content = json.dumps(dataclasses.asdict(shard)).encode()
-        storage.write_bytes(storage.join(self.spill_dir, self._name(number, plan)), content)
+        storage.write_bytes(storage.join(self.spill_dir, self._record_name(number, plan)), content)
 
     def reuse(self, number: int, plan: Plan, destination: Destination) -> WrittenShard | None:
         """Puts the file of a group that an earlier run has staged into the staging directory, and returns it.
@@ -68,7 +68,7 @@ class ShardRecords:
             plan: the plan.
             destination: the staging directory of this run.
         """
-        name = self._name(number, plan) if self.earlier else ""
+        name = self._record_name(number, plan) if self.earlier else ""
         for directory in self.earlier:
             try:
                 content = json.loads(storage.read_bytes(storage.join(directory, name)))

@@ -141,7 +141,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
             block = next(self._blocks or self._open(), None)
         except BaseException as error:
             if isinstance(error, UNDECODED) and self._dataset._processes is None:  # a worker process does this itself
-                self._add_location(error)
+                self._add_record_location(error)
             self.close()
             raise
         if block is None:
@@ -185,7 +185,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
             self._taken -= 1  # it was not yielded
             is_deferred = type(item) is Deferred
             if isinstance(error, UNDECODED) and (is_deferred or not self._is_decoded):
-                self._add_location(error, item.item if is_deferred else item)
+                self._add_record_location(error, item.item if is_deferred else item)
             self.close()
             has_map = any(step.kind == "map" for step in self._dataset._steps)
             if isinstance(error, Exception) and has_map and self._is_decoded and not is_deferred:
@@ -194,7 +194,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
                 raise RuntimeError(STOPPED) from error
             raise
 
-    def _add_location(self, error: Exception, item: Any | None = None) -> None:
+    def _add_record_location(self, error: Exception, item: Any | None = None) -> None:
         """Appends the location of the record at the current position to a decoding error.
 
         Args:

@@ -100,7 +100,7 @@ class ReadOnlyBuilder:
         self._dir = storage.normalize(dataset_dir)
         self.manifest: Manifest | None = None  # while it is read
         self.manifest = self._read_manifest()
-        text = self._read(INFO_FILE)
+        text = self._read_metadata_file(INFO_FILE)
         if text is None:
             raise DatasetNotFoundError(
                 f"{self._dir} is not a published dataset: {catalog.explain_unpublished(self._dir)}"
@@ -229,7 +229,7 @@ class ReadOnlyBuilder:
         if text not in ("bytes", "str"):
             raise ValueError(f"text: expected 'bytes' or 'str', got {shown(text)}.")
         as_supervised = boolean("as_supervised", as_supervised)
-        steps = (self._decode(decoders, config, as_supervised=as_supervised, as_str=text == "str"),)
+        steps = (self._decode_step(decoders, config, as_supervised=as_supervised, as_str=text == "str"),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 
         def open_split(expression: Any) -> Any:
@@ -259,7 +259,7 @@ class ReadOnlyBuilder:
         """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""
         return self.as_dataset(split, decoders=decoders)
 
-    def _decode(self, decoders: Any, config: ReadConfig, *, as_supervised: bool, as_str: bool) -> Decode:
+    def _decode_step(self, decoders: Any, config: ReadConfig, *, as_supervised: bool, as_str: bool) -> Decode:
         """Returns the step that decodes records with these options.
 
         Args:
@@ -345,7 +345,7 @@ class ReadOnlyBuilder:
                 raise
             raise type(error)(f"{self._dir}: {error}") from error
 
-    def _read(self, name: str) -> bytes | None:
+    def _read_metadata_file(self, name: str) -> bytes | None:
         """Returns the content of a metadata file; None if there is no such file.
 
         Files that not all versions have, such as label names, are not asked for unless the manifest lists them.
@@ -371,7 +371,7 @@ class ReadOnlyBuilder:
 
     def _read_manifest(self) -> Manifest | None:
         """Returns the manifest; None if the directory has none."""
-        text = self._read(MANIFEST_FILE)
+        text = self._read_metadata_file(MANIFEST_FILE)
         return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
 
     def _read_features(self) -> Any:
@@ -394,7 +394,7 @@ class ReadOnlyBuilder:
         Raises:
             MetadataError: metadata.json is not a JSON object, or has changed since it was published.
         """
-        text = self._read(METADATA_FILE)
+        text = self._read_metadata_file(METADATA_FILE)
         if text is None:
             return None
         path = storage.join(self._dir, METADATA_FILE)
@@ -412,7 +412,7 @@ class ReadOnlyBuilder:
         Raises:
             MetadataError: the file is not UTF-8.
         """
-        content = self._read(name)
+        content = self._read_metadata_file(name)
         try:
             return None if content is None else content.decode()
         except UnicodeDecodeError as error:

@@ -94,11 +94,11 @@ class StreamState:
             "epoch": self.epoch,
             "position": self.position,
             "held": held_dicts if any(held_dicts) else [],
-            "check": self._check(),
+            "check": self._compute_check(),
             "fingerprint": dict(self.fingerprint),
         }
 
-    def _check(self) -> str:
+    def _compute_check(self) -> str:
         """Returns the field `check`: a hash of the epoch, the position and the held items, 24 hexadecimal digits."""
         parts = [[link_held.queue, link_held.bins, link_held.count] for link_held in self.held]
         empty = [[], [], 0]
@@ -130,7 +130,7 @@ class StreamState:
         items = list(_held_units(held_items))
         if len(set(items)) < len(items):
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
-        if number == _FORMAT and state["check"] != result._check():
+        if number == _FORMAT and state["check"] != result._compute_check():
             raise StateError(
                 f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Begin anew, or "
                 "at another state."

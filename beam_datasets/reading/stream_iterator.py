@@ -77,7 +77,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
                 while number >= 0 and not self._queues[number]:
                     number -= 1
                 if number < 0:
-                    if not self._read():
+                    if not self._fill_queues():
                         return None
                     continue
                 queue = self._queues[number]
@@ -140,7 +140,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
         link: Any = self._links[number]
         return link.make([value for _, value in complete.items])
 
-    def _read(self) -> bool:
+    def _fill_queues(self) -> bool:
         """Reads until an item is in a queue. At the end, completes the groups of a link, or begins the next epoch.
 
         Returns:

@@ -202,7 +202,7 @@ class BlockBuilder:
         try:
             size = self._append(example)
         except Exception as e:
-            _add_location(e, self._split, key)
+            _prefix_location(e, self._split, key)
             raise
         if size > MAX_RECORD_BYTES:
             raise FeatureValueError(
@@ -245,7 +245,7 @@ def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) 
     return suffix
 
 
-def _add_location(error: Exception, split: str, key: Any) -> None:
+def _prefix_location(error: Exception, split: str, key: Any) -> None:
     """Puts "split 'train', key 'a': " in front of an encoding error's message, in place, if it is a text."""
     if error.args and isinstance(error.args[0], str):
         error.args = (f"split {split!r}, key {key!r}: {error.args[0]}", *error.args[1:])

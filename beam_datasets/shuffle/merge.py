@@ -234,9 +234,9 @@ class Merge:
             lasts = np.append(firsts[1:], len(positions)) - 1
             runs = list(zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist()))
             for start, stop in itertools.pairwise(np.searchsorted(firsts, bounds).tolist()):
-                yield self._read(runs[start:stop])
+                yield self._read_ranges(runs[start:stop])
 
-    def _read(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
+    def _read_ranges(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
         """Returns the bytes of each run, in the order of `runs`; reads one range of each block.
 
         Args:

@@ -111,7 +111,7 @@ class FixedLen(_Checked):
             if self._default_array is None:
                 raise FeatureKeyError("the record has no such feature, and no default was given for it", feature=key)
             return self._default_array.copy() if self.shape else self._default_array[()]
-        _check_count(key, "the record", len(values), self.shape)
+        _check_num_values(key, "the record", len(values), self.shape)
         return np.asarray(values, self.dtype).reshape(self.shape)[()]
 
     @functools.cached_property
@@ -153,7 +153,7 @@ class FixedLenSequence(_Checked):
             raise FeatureKeyError("the record has no such sequence, and allow_missing is False", feature=key)
         rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
-            _check_count(key, f"time step {step}", len(row), self.shape)
+            _check_num_values(key, f"time step {step}", len(row), self.shape)
         return _concatenate_rows(self.dtype, rows).reshape(len(rows), *self.shape)
 
 
@@ -343,7 +343,7 @@ def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any
     return [[] if row is None else row for row in rows]
 
 
-def _check_count(key: str, owner: str, count: int, shape: Sequence[int]) -> None:
+def _check_num_values(key: str, owner: str, count: int, shape: Sequence[int]) -> None:
     """Checks that a number of values fits a shape.
 
     Args:

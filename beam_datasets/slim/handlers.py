@@ -474,9 +474,9 @@ class NumBoxesSequence(ItemHandler):
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[np.int64]:
         """Returns the numbers of boxes."""
         first, *other_keys = self.keys
-        counts = _count_items(first, keys_to_tensors[first])
+        counts = _count_step_items(first, keys_to_tensors[first])
         for key in other_keys if self._check_consistency else ():
-            other = _count_items(key, keys_to_tensors[key])
+            other = _count_step_items(key, keys_to_tensors[key])
             if not np.array_equal(counts, other):
                 raise FeatureValueError(
                     f"{first} has {counts.tolist()} boxes at the time steps, but {key} has {other.tolist()}"
@@ -484,7 +484,7 @@ class NumBoxesSequence(ItemHandler):
         return counts.copy()
 
 
-def _count_items(key: str, value: Any) -> NDArray[np.int64]:
+def _count_step_items(key: str, value: Any) -> NDArray[np.int64]:
     """Returns the number of items of each time step.
 
     Raises:

@@ -297,7 +297,7 @@ class _Readers:
             if self.position >= following:
                 checkpoints.append(self.checkpoint())
                 following += spacing
-            record = self._read(self._turn)
+            record = self._read_record(self._turn)
             self._turn = (self._turn + 1) % len(self._places)
             if record is None:
                 num_idle += 1
@@ -309,7 +309,7 @@ class _Readers:
                 if self.position > first:
                     yield record
 
-    def _read(self, number: int) -> Record | None:
+    def _read_record(self, number: int) -> Record | None:
         """Returns the next record of a reader, which opens the next file when its own is at the end."""
         while True:
             location = self._places[number]

@@ -194,7 +194,7 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     """Returns the JSON object of the statistics of a feature.
 
     It has `type`, `kind`, the counts `values`, `missing` and others that occur, the statistics of `_spread`, and those
-    of `_labels` or `_summarize_values`.
+    of `_label_counts` or `_summarize_values`.
     """
     counts = summary.counts
     statistics: dict[str, Any] = {
@@ -211,7 +211,7 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     if "values" in summary.spreads:
         statistics |= _spread(summary.spreads["values"])
     if leaf.kind == LABEL:
-        return statistics | _labels(leaf.feature, summary)
+        return statistics | _label_counts(leaf.feature, summary)
     return statistics | _summarize_values(leaf, summary)
 
 
@@ -238,7 +238,7 @@ def _spread(spread: Spread) -> dict[str, Any]:
     }
 
 
-def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
+def _label_counts(feature: Any, summary: Summary) -> dict[str, Any]:
     """Returns {'labels': [[index, name or None, count], ...], 'distinct': number, 'distinct_exact': True}.
 
     The labels are in the order of the classes, and include classes that do not occur; `distinct` counts the others.

@@ -154,7 +154,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
                 first, second = (self._built(os.path.join(data_dir, run), config) for run in ("first", "second"))
                 if not had_tensorflow and "tensorflow" in sys.modules:
                     print(f"note: {self.DATASET_CLASS.name} imports TensorFlow while it generates", file=sys.stderr)
-                self._check(first)
+                self._check_splits(first)
                 self.assertEqual(_read_shard_files(first), _read_shard_files(second), "two runs gave different bytes")
 
     def _configs(self) -> list[Any]:
@@ -181,7 +181,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
         builder.build(num_workers=1)
         return builder
 
-    def _check(self, builder: DatasetBuilder) -> None:
+    def _check_splits(self, builder: DatasetBuilder) -> None:
         """Checks the number of examples of each split, and that only OVERLAPPING_SPLITS share examples."""
         splits = builder.info.splits
         counts = {name: split.num_examples for name, split in splits.items()}

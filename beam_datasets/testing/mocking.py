@@ -124,7 +124,7 @@ class _Mocked:
             split: argument of `as_dataset`: an expression or a structure of them; None for all splits.
             options: other arguments of `as_dataset`, by name.
         """
-        info = self._info(builder)
+        info = self._describe_dataset(builder)
         if split is None:
             split = {name: name for name in info.splits}
             if not split:
@@ -151,7 +151,7 @@ class _Mocked:
             self._readers[key] = self._generated(info, name)
         return self._as_dataset(self._readers[key], name, **options)
 
-    def _info(self, builder: Any) -> DatasetInfo:
+    def _describe_dataset(self, builder: Any) -> DatasetInfo:
         """Returns the description of a dataset; of files or of code, see `MockPolicy`."""
         if isinstance(builder, ReadOnlyBuilder):
             return builder.info
@@ -194,7 +194,7 @@ class _Mocked:
         if isinstance(feature, F.FeaturesDict):
             return {name: self.value(child, random) for name, child in feature.items()}
         if isinstance(feature, F.Video):
-            return self._array(tuple(_lengths(feature.shape, random)), np.dtype(np.uint8), random)
+            return self._random_array(tuple(_lengths(feature.shape, random)), np.dtype(np.uint8), random)
         if isinstance(feature, F.Sequence):
             num_items = self.num_sub_examples if isinstance(feature, F.Dataset) else int(random.integers(1, _MAX_ITEMS))
             count = num_items if feature.length is None else feature.length
@@ -212,7 +212,7 @@ class _Mocked:
         dtype = dtype_of(feature)
         if isinstance(feature, F.Audio) and feature.lazy_decode:
             return _wav(feature.sample_rate or 8000, (*feature.shape, 1)[1] or 1)
-        array = self._array(tuple(_lengths(shape, random)), dtype, random)
+        array = self._random_array(tuple(_lengths(shape, random)), dtype, random)
         low, high = getattr(feature, "minimum", None), getattr(feature, "maximum", None)
         if low is not None or high is not None:
             array = np.clip(array, low, high).astype(dtype)
@@ -220,7 +220,7 @@ class _Mocked:
             array = array % np.array(feature.label.num_classes, dtype) if feature.label.num_classes <= 256 else array
         return array if shape else array[()]
 
-    def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Any:
+    def _random_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Any:
         """Returns a random array; integers are from 0 to `max_value`, floats from 0 to 1.
 
         Args:

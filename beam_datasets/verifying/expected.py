@@ -79,9 +79,9 @@ class Expected:
         self.info: DatasetInfo | None = None
         self.features: Any = None
         self._lineage: Lineage | None = None
-        self.names = self._list()
+        self.names = self._list_files()
         self.indexed = any(name.endswith(INDEX_SUFFIX) or name == RUN_FILE for name in self.names or ())
-        texts = {name: self._read(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
+        texts = {name: self._read_file(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
         has_shards = any(map(ShardFilename.is_valid, self.names or ()))
         if not has_shards and all(text is None for text in texts.values()):
             raise DatasetNotFoundError(f"{directory} is not a dataset: it has no {INFO_FILE}, and no shards.")
@@ -96,7 +96,7 @@ class Expected:
                 read(text)
         self._read_metadata()
         self._compare()
-        self.splits = tuple(self._splits())
+        self.splits = tuple(self._expected_splits())
         self._find_unexpected()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Expected:
             return self.features
         return self.features.with_decoders(skip_decoding(self.features, UnknownFeature))
 
-    def _list(self) -> tuple[str, ...] | None:
+    def _list_files(self) -> tuple[str, ...] | None:
         """Returns the names of the files in the directory; None if an object store cannot list them.
 
         Raises:
@@ -159,7 +159,7 @@ class Expected:
             self.not_known.append(f"whether there are unexpected files: {error}")
             return None
 
-    def _read(self, name: str) -> bytes | None:
+    def _read_file(self, name: str) -> bytes | None:
         """Returns the content of a file, read once; None if it is missing, or unreadable, which adds a finding."""
         if name not in self._texts:
             self._texts[name] = None
@@ -208,7 +208,7 @@ class Expected:
     def _check_sums(self) -> None:
         """Compares the small files with their checksums in the manifest."""
         for name, published in self.manifest.metadata.items() if self.manifest else ():
-            content = self._read(name)
+            content = self._read_file(name)
             if content is None:
                 self._miss(name)
             elif (digest := hashlib.sha256(content).hexdigest()) != published:
@@ -250,7 +250,7 @@ class Expected:
 
     def _with_labels(self, tree: Any, file: str) -> Any:
         """Returns the features with the labels of one file, so that an error names this file."""
-        content = self._read(file)
+        content = self._read_file(file)
         try:
             text = None if content is None else content.decode()
             return tree.load_labels(lambda name: text if name == file else None)
@@ -260,7 +260,7 @@ class Expected:
 
     def _read_metadata(self) -> None:
         """Records a finding if metadata.json is not a JSON object; accepts a missing file."""
-        text = self._read(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
+        text = self._read_file(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
         try:
             content = json.loads(text or "{}")
         except (ValueError, RecursionError) as error:
@@ -286,7 +286,7 @@ class Expected:
                     message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
                     self._find(INFO_FILE, "metadata", message)
 
-    def _splits(self) -> Iterator[ExpectedSplit]:
+    def _expected_splits(self) -> Iterator[ExpectedSplit]:
         """Yields the expected content of each split, by the manifest, dataset_info.json or the names of files."""
         if self.manifest is not None:
             for name, columns in self.manifest.splits.items():
@@ -334,7 +334,9 @@ class Expected:
     def _find_unexpected(self) -> None:
         """Adds a finding for each file that looks like a shard, an index or an unfinished file and is not expected."""
         shards = set(self.filenames)
-        unexpected_names = [name for name in self._listed(shards) if name.removesuffix(INDEX_SUFFIX) not in shards]
+        unexpected_names = [
+            name for name in self._list_data_files(shards) if name.removesuffix(INDEX_SUFFIX) not in shards
+        ]
         forms = {_form(name) for name in shards} if unexpected_names else set()
         other_formats = self.info.alternative_file_formats if self.info is not None else ()
         for name in unexpected_names:
@@ -346,7 +348,7 @@ class Expected:
             ):
                 self._find(name, "extra", "no split of the dataset has this file")
 
-    def _listed(self, shards: Collection[str]) -> Iterator[str]:
+    def _list_data_files(self, shards: Collection[str]) -> Iterator[str]:
         """Yields the files in the directory, and in those below it that should contain shards."""
         yield from self.names or ()
         for folder in sorted({name.rpartition("/")[0] for name in shards} - {""}) if self.names is not None else ():

@@ -202,7 +202,7 @@ class _Shard:
         return [*of_file, *self._index_findings(is_whole)]
 
     @property
-    def _name(self) -> str:
+    def _file_name(self) -> str:
         """Returns the file name of the shard."""
         return self.split.filenames[self.number]
 
@@ -236,7 +236,7 @@ class _Shard:
         It is missing or unreadable, and then there is no other finding; or there is one for each damage, and one that
         says how the file differs if its checksum or number of records is not the published one.
         """
-        facts, name, expected = self.facts, self._name, self._num_examples
+        facts, name, expected = self.facts, self._file_name, self._num_examples
         if facts.problem is not None:
             kind = "missing" if facts.missing else "unreadable"
             yield Finding(name, None, None, kind, facts.problem, self._lost())
@@ -266,7 +266,7 @@ class _Shard:
             kind = "decoding"
         stop = None if damage.count is None else damage.record + damage.count
         lost_examples = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
-        return Finding(self._name, damage.offset, damage.record, kind, message, lost_examples)
+        return Finding(self._file_name, damage.offset, damage.record, kind, message, lost_examples)
 
     def _content_finding(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
@@ -275,14 +275,14 @@ class _Shard:
         mismatch = index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
         if mismatch is not None and mismatch.record == num_records < expected:
             message = f"the file ends after {num_records} records, published were {expected}. It is cut off"
-            return Finding(self._name, self.facts.size, num_records, "cut", message, self._lost(num_records))
+            return Finding(self._file_name, self.facts.size, num_records, "cut", message, self._lost(num_records))
         if mismatch is not None and mismatch.indexed is None and num_records >= mismatch.record:
             message = f"{num_records - expected} records follow the {expected} that were published"
-            return Finding(self._name, None, expected, "size", message)
+            return Finding(self._file_name, None, expected, "size", message)
         counts = "" if num_records == expected else f" and {num_records} records, published were {expected}"
         message = f"its CRC-32C is {self.facts.crc32c:08x}, published was {published:08x}{counts}"
         message += ". The records are whole, but not all are the published ones"
-        return Finding(self._name, None, None, "replaced", message, self._lost())
+        return Finding(self._file_name, None, None, "replaced", message, self._lost())
 
     # -------------------------------------------------------------------------------------------------------- the index
 
@@ -306,7 +306,7 @@ class _Shard:
         elif is_whole and index.mismatch is not None:
             kind, message, record = "index", self._difference(index, index.mismatch), index.mismatch.record
         if kind:
-            yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
+            yield Finding(self._file_name + INDEX_SUFFIX, None, record, kind, message)
 
     def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
         """Returns the problem of an index whose content is not the published one."""

@@ -177,11 +177,11 @@ class RecordChecks:
             for number, problem in self._damaged_files(records):
                 problems_by_record.setdefault(number, ("value", f"a stored file cannot be read: {problem}"))
         if self.each is None:
-            self._check(records[:sample], self.first, problems_by_record)
+            self._apply_check(records[:sample], self.first, problems_by_record)
             return problems_by_record
-        self._check(records[:1], self.first, problems_by_record)
+        self._apply_check(records[:1], self.first, problems_by_record)
         if not self._decode_together(records):
-            self._check(records, self.each, problems_by_record)
+            self._apply_check(records, self.each, problems_by_record)
         return problems_by_record
 
     def _damaged_files(self, records: list[bytes]) -> Iterator[tuple[int, str]]:
@@ -201,7 +201,7 @@ class RecordChecks:
         except MemoryError:
             return False
 
-    def _check(self, records: list[bytes], check: Check, problems: dict[int, tuple[str, str]]) -> None:
+    def _apply_check(self, records: list[bytes], check: Check, problems: dict[int, tuple[str, str]]) -> None:
         """Adds the records that do not pass a check."""
         for number, record in enumerate(records):
             try:

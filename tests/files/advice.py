@@ -27,17 +27,18 @@ OPTION = re.compile(r"(?<![\w-])--[a-z]\w*")
 _APPENDED, _LOOKING = "tests/files/test_appending_files.py", "tests/cli/test_looking.py"
 _FILES = "tests/files/test_file_builders.py"
 _APPEND, _TRIAL, _VERIFY = "tests/cli/test_append.py", "tests/cli/test_trial.py", "tests/cli/test_verify.py"
+_PROPOSED = "tests/cli/test_printed_names.py::test_what_errors_propose_works"
 FOLLOWED_ELSEWHERE = {
-    "cli/adopt.py:_splits --split": f"{_APPEND}::test_directory_of_its_own",
+    "cli/adopt.py:_split_patterns --split": f"{_APPEND}::test_directory_of_its_own",
     "cli/adopt.py:run --split": f"{_APPEND}::test_directory_of_its_own",
-    "cli/append.py:_parse --delete": f"{_APPEND}::test_errors",
-    "cli/append.py:_parse beam-datasets append {}`": "tests/cli/test_printed_names.py::test_what_errors_propose_works",
-    "cli/append.py:_check_slices --splits": "tests/cli/test_printed_names.py::test_what_errors_propose_works",
-    "cli/append.py:_read_keys --delete": "tests/cli/test_printed_names.py::test_what_errors_propose_works",
+    "cli/append.py:_parse_append --delete": f"{_APPEND}::test_errors",
+    "cli/append.py:_parse_append beam-datasets append {}`": _PROPOSED,
+    "cli/append.py:_check_slices --splits": _PROPOSED,
+    "cli/append.py:_read_keys --delete": _PROPOSED,
     "cli/main.py:_run_command beam-datasets COMMAND [options]`": "tests/cli/test_foreign_commands.py",
-    "cli/options.py:check_beam_options --features": "tests/cli/test_printed_names.py::test_what_errors_propose_works",
-    "cli/verify.py:_check_options --jobs": "tests/cli/test_printed_names.py::test_what_errors_propose_works",
-    "cli/append.py:_parse --from": f"{_APPEND}::test_errors",
+    "cli/options.py:check_beam_options --features": _PROPOSED,
+    "cli/verify.py:_check_options --jobs": _PROPOSED,
+    "cli/append.py:_parse_append --from": f"{_APPEND}::test_errors",
     "cli/append.py:_is_published --from": f"{_APPEND}::test_errors",
     "cli/append.py:_create_builder --splits": f"{_APPEND}::test_errors",
     "cli/build.py:_confirm_overwrite --yes": f"{_TRIAL}::test_overwrite_asks_on_a_terminal",
@@ -73,7 +74,7 @@ FOLLOWED_ELSEWHERE = {
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/data_files.py:format_of --pattern": "tests/cli/test_resolve.py",
-    "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
+    "cli/stats.py:_save_statistics --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
     "cli/stats.py:lines --imports": f"{_LOOKING}::test_imports_registers_what_a_dataset_needs",
     "cli/verify.py:_check_options --beam": f"{_VERIFY}::test_wrong_usage",
     # options that were given, which are named

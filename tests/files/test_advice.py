@@ -105,7 +105,7 @@ def test_rows_of_other_types_are_left_out(tmp_path, caplog):
     assert caplog.text.count("left out (--skip_bad)") == 2
 
 
-@follows("files/labeled_folder.py:_folder --skip_bad")
+@follows("files/labeled_folder.py:_labeled_files --skip_bad")
 def test_files_beside_labels(tmp_path):
     for name in ("label/a.wav", "b.wav"):
         write(tmp_path, name, encoded())

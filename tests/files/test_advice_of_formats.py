@@ -435,7 +435,7 @@ def test_values_of_splits(table):
     assert found == {"train": 1, "test": 1}
 
 
-@follows("files/split_assignment.py:assignment --pattern", "files/labeled_folder.py:_folder --split")
+@follows("files/split_assignment.py:assignment --pattern", "files/labeled_folder.py:_labeled_files --split")
 def test_where_files_are(table):
     from beam_datasets.files.csv import Csv
 

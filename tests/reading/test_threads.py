@@ -183,8 +183,8 @@ def test_a_forked_child_goes_on_with_threads_of_its_own(builder: Any) -> None:
 def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One iterator has not decoded more than a few tasks of each thread when the first example is taken."""
     decoded = []
-    decode = image_codec._decode
-    monkeypatch.setattr(image_codec, "_decode", lambda data, gray: decoded.append(1) or decode(data, gray=gray))
+    decode = image_codec._decode_pixels
+    monkeypatch.setattr(image_codec, "_decode_pixels", lambda data, gray: decoded.append(1) or decode(data, gray=gray))
     monkeypatch.setattr(executor, "TASK_ITEMS", 4)
     iterator = iter(read(builder, "good", 2))
     for _ in range(10):

@@ -253,14 +253,14 @@ class PendingStatistics:
             if self.statistics is None and not self._error and self._ended.is_set() and _FREE.acquire(blocking=False):
                 self.done = 0
                 self._ended.clear()
-                threading.Thread(target=self._run, daemon=True).start()
+                threading.Thread(target=self._compute, daemon=True).start()
         self._ended.wait(seconds)
         if error := self._error:
             self._error = "" if may_retry else error
             raise BeamDatasetsError(error)
         return self.statistics is not None
 
-    def _run(self) -> None:
+    def _compute(self) -> None:
         """Computes the statistics, and stores the result, or the error that the next call of `wait` raises."""
         try:
             self.statistics = conclude(merge(self._parts(self._request)), self._request).slices[self._name]

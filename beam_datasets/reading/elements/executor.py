@@ -163,9 +163,9 @@ class ThreadExecutor(Executor):
 
     def run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
         """Yields lists of decoded values, or of `Deferred`; see `Executor.run`."""
-        return replace(self)._run(blocks)  # each iterator has its own queue and measured sizes
+        return replace(self)._run_blocks(blocks)  # each iterator has its own queue and measured sizes
 
-    def _run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
+    def _run_blocks(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
         """Implements `run`: yields the values of each block in order, while threads decode the next blocks."""
         waiting = self._waiting
         blocks = ([item] for block in blocks for item in block) if self.is_whole else regroup(blocks, self._sizes())

@@ -107,7 +107,7 @@ class RunReader:
         """
         first_record = int(ranges[0][0])
         if not has_failed and self._next_chunk is None and not _has_record(self._chunk, first_record):
-            run = self.shard.run(first_record, self._fetch(ranges), self._first_chunk_bytes)
+            run = self.shard.run(first_record, self._prefetch_pieces(ranges), self._first_chunk_bytes)
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
@@ -160,7 +160,7 @@ class RunReader:
         self._chunk = _EMPTY_CHUNK
         return True
 
-    def _fetch(self, ranges: Ranges) -> int:
+    def _prefetch_pieces(self, ranges: Ranges) -> int:
         """Lets threads fetch the next pieces of the ranges into the cache, and waits for the first record.
 
         Returns:

@@ -82,7 +82,7 @@ class Shard:
         self._offsets: NDArray[Any] | None = None
         self._scan_lock = threading.Lock()
         if self.index is not None:
-            _check_count(self.index, path, num_records)
+            _check_num_records(self.index, path, num_records)
             self._offsets = self.index.offsets
         elif cached_index is not None and not isinstance(cached_index, Index):
             self._offsets = cached_index
@@ -338,7 +338,7 @@ class ShardPool:
             index = read_index(storage.join(self.directory, run.filename)) if self.indexed else None
             if index is None:
                 return None
-            _check_count(index, run.filename, run.examples_in_shard)
+            _check_num_records(index, run.filename, run.examples_in_shard)
             size = int(index.offsets[run.skip + run.take]) - int(index.offsets[run.skip])
             total += size - tfrecord.OVERHEAD * run.take
         return total
@@ -422,7 +422,7 @@ def read_checked(reader: Reader, start: int, stop: int, parse: Callable[[Buffer]
     return parse(data)  # type: ignore[arg-type]
 
 
-def _check_count(index: Index, path: str, num_records: int) -> None:
+def _check_num_records(index: Index, path: str, num_records: int) -> None:
     """Checks that an index has `num_records` records; raises a MetadataError with the path of the shard if not."""
     if len(index) != num_records:
         raise MetadataError(

@@ -167,7 +167,7 @@ class Source(Operation):
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; a damaged record is a `Damaged`."""
-        return self._fetch(*self.locate(positions, epoch))
+        return self._fetch_records(*self.locate(positions, epoch))
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
@@ -185,7 +185,7 @@ class Source(Operation):
         Raises:
             CorruptRecordError: a record is damaged.
         """
-        return join_blocks(stop_at_damaged([self._fetch(*self.locate_indices(indices))]))
+        return join_blocks(stop_at_damaged([self._fetch_records(*self.locate_indices(indices))]))
 
     def index_in_source(self, slice_index: int) -> int | None:
         """Converts an index of the whole slice to an index of this source; None if the run is not read.
@@ -205,7 +205,7 @@ class Source(Operation):
         skips = self.instructions.skip[self._sorted_runs]
         return self._first_indices.tolist(), self._sorted_runs.tolist(), skips.tolist()
 
-    def _fetch(self, runs: Ints, records: Ints) -> Items:
+    def _fetch_records(self, runs: Ints, records: Ints) -> Items:
         """Returns the records in the order of the arguments; with `add_tfds_id`, pairs (id, record).
 
         A damaged record is a `Damaged` in the list. The records of a run are read in the order of their numbers.
