@@ -12,7 +12,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
 from beam_datasets.intake.limits import MAX_LIST, check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from beam_datasets.intake.parquet_pages import PageLimitedStream
 from beam_datasets.intake.parquet_rows import UnknownLevelsError, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
@@ -65,9 +66,9 @@ class ParquetContent:
         with needs("Parquet files need pyarrow", "files"):
             import pyarrow.parquet as pq
         self.path = path
-        self._stream = stream
+        self._stream = PageLimitedStream(stream, path)
         try:
-            self._file = _open_parquet(pq, stream)
+            self._file = _open_parquet(pq, self._stream)
             self.schema = self._file.schema_arrow
             self.leaves = [field.name for field in self.schema for _ in range(_num_leaves(field.type))]
             metadata = self._file.metadata
@@ -256,6 +257,7 @@ class ParquetContent:
         import pyarrow.parquet as pq
 
         with foreign_errors(self.path, f"column {name!r}"):
+            self._stream.watch(self._declared_chunks)
             file = _open_parquet(pq, self._stream, pre_buffer=False)
             for batch in file.iter_batches(_HEAD_ROWS, columns=[name]):
                 yield batch.column(name)
@@ -271,6 +273,7 @@ class ParquetContent:
         """
         start = 0
         num_values = self._values_per_row(group, names)
+        self._stream.watch(self._declared_chunks)
         try:
             for batch in _read_row_group(self._file, group, names, num_values):
                 yield batch
@@ -278,7 +281,7 @@ class ParquetContent:
         except Exception:  # pyarrow raises many classes; the second read raises if it was something else
             if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
                 raise
-            with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
+            with self._another_stream() as stream:  # because pyarrow reads ahead in threads
                 for batch in _read_row_group(_without_arrow_types(stream), group, names, num_values):
                     if batch.num_rows > start:
                         yield _cast(batch.slice(start), self.schema)
@@ -397,10 +400,18 @@ class ParquetContent:
         import pyarrow.parquet as pq
 
         if self._seconds_of_group is None or self._seconds_of_group[0] != group:
-            with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
+            with self._another_stream() as stream:  # because pyarrow reads ahead in threads
                 file = _open_parquet(pq, stream, int96_unit="s")
                 self._seconds_of_group = group, file.read_row_group(group, columns=self.int96_columns)
         return self._seconds_of_group[1]
+
+    @contextmanager
+    def _another_stream(self) -> Iterator[PageLimitedStream]:
+        """Opens the file once more, with checks of its pages."""
+        with open_bytes(self.path) as stream:
+            limited = PageLimitedStream(stream, self.path)
+            limited.watch(self._declared_chunks)
+            yield limited
 
     _seconds_of_group: tuple[int, Any] | None = None
 

@@ -30,6 +30,8 @@ class ColumnChunk:
             not declared.
         start: byte offset of its first page in the file.
         codec: Thrift's number for the compression of its pages.
+        size: number of bytes of all of its pages, decompressed; 0 if that is not declared.
+        stored_size: number of bytes of all of its pages in the file; 0 if that is not declared.
     """
 
     num_values: int = -1
@@ -38,6 +40,8 @@ class ColumnChunk:
     bounds: tuple[bytes, bytes] | None = None
     start: int = 0
     codec: int = 0
+    size: int = 0
+    stored_size: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ def _read_column_chunk(reader: _Reader) -> ColumnChunk:
         bounds,
         start=min(offsets, default=0),
         codec=numbers.get(4, 0),  # ColumnMetaData.codec
+        size=numbers.get(6, 0),  # ColumnMetaData.total_uncompressed_size
+        stored_size=numbers.get(7, 0),  # ColumnMetaData.total_compressed_size
     )
 
 
