@@ -358,7 +358,7 @@ def test_classes_and_builders_say_what_their_configs_are() -> None:
 
 def test_supervised_keys_that_are_new_in_the_code_are_used(folders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     builder = PortedNumbers(data_dir=Path(folders[0]).parents[1])
-    with pytest.raises(ValueError, match="no supervised_keys"):
+    with pytest.raises(ValueError, match="as_supervised=True needs supervised_keys, got none"):
         builder.as_dataset("train", as_supervised=True)
     described = bd.DatasetInfo(builder=builder, features={"n": np.int64}, supervised_keys=("n", "n"))
     monkeypatch.setattr(PortedNumbers, "_info", lambda self: described)

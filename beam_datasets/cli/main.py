@@ -108,8 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"beam-datasets: {_describe_error(stop, _foreign_frame(stop))}", file=sys.stderr)
         return FAILED  # also of sys.exit(0), because the command has not reached its end
     except KeyboardInterrupt as pressed:
-        message = f"interrupted; {str(pressed) or 'nothing was published'}"
-        say("\n".join([message, *getattr(pressed, "__notes__", [])]), file=sys.stderr)
+        _say_with_notes(f"interrupted; {str(pressed) or 'nothing was published'}", pressed)
         return INTERRUPTED
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _is_output_closed():  # as `| head` does
@@ -122,9 +121,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             if argv is None:
                 sys.excepthook = _print_traceback
             raise
-        notes = getattr(error, "__notes__", [])
-        say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
+        _say_with_notes(f"beam-datasets: {error if ours else _describe_error(error, frame)}", error)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _say_with_notes(message: str, error: BaseException) -> None:
+    """Prints a message about an error, then the notes of the error, to standard error."""
+    say("\n".join([message, *getattr(error, "__notes__", [])]), file=sys.stderr)
 
 
 def _is_of_argparse(stop: SystemExit) -> bool:

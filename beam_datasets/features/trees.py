@@ -46,7 +46,7 @@ def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tupl
     if isinstance(tree, FeaturesDict):
         for step, child in tree.items():
             steps = (*path, step)
-            yield reduce(join, steps), steps, child
+            yield reduce(join, steps, ""), steps, child
             yield from iter_nested_features(child, steps)
 
 
@@ -100,7 +100,7 @@ def record_name(name: str, tree: Any) -> str:
     >>> record_name("a.b", FeaturesDict({"a": {"b": np.int64}}))
     'a/b'
     """
-    return reduce(join, steps_by_name(tree).get(name, (name,)))
+    return reduce(join, steps_by_name(tree).get(name, (name,)), "")
 
 
 def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -341,8 +341,12 @@ def locked(path: PathLike) -> Iterator[None]:
     while True:
         with open(path, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if not os.path.exists(path) or not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                continue  # it was moved meanwhile
+            try:
+                is_moved = not os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+            except FileNotFoundError:
+                is_moved = True
+            if is_moved:  # while this process waited for the lock
+                continue
             yield
             return
 

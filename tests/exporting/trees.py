@@ -5,13 +5,13 @@ from typing import Any
 from beam_datasets import features as F
 
 
-def strings_below(feature: Any, name: str = "") -> list[str]:
+def strings_below(feature: Any, steps: tuple[str, ...] = ()) -> list[str]:
     """Returns the paths of the strings in a tree."""
     while isinstance(feature, F.Sequence):
         feature = feature.feature
     if isinstance(feature, F.FeaturesDict):
-        return [s for key, child in feature.items() for s in strings_below(child, f"{name}/{key}" if name else key)]
-    return [name] if isinstance(feature, F.Tensor) and feature.dtype == object else []
+        return [s for key, child in feature.items() for s in strings_below(child, (*steps, key))]
+    return ["/".join(steps)] if isinstance(feature, F.Tensor) and feature.dtype == object else []
 
 
 def has_empty_dict(feature: Any) -> bool:

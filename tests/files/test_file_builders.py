@@ -71,8 +71,8 @@ def test_files_that_cannot_be_used(files, kind, text, why):
         ("a.csv", {}, "id;n\n1;2\n", ";"),
         ("a.tsv", {}, "id,n\n1,2\n", ","),
         ("a.csv", {"delimiter": "\t"}, "id|n\n1|2\n", "|"),
-        ("a.csv", {}, '"id,n"\n"1,2"\n', None),
-        ("a.csv", {"delimiter": ";"}, "id\n1,2\n", None),
+        ("a.csv", {}, '"id,n"\n"x,y"\n', None),
+        ("a.csv", {"delimiter": ";"}, "id\nx,y\n", None),
         ("a.csv", {"delimiter": ";"}, "id;n,m\n1;2\n", None),
     ],
 )

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
+from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import compile_decoder
 from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
@@ -86,10 +87,16 @@ def test_columns_of_any_features_have_the_values_of_rows(sample: Any) -> None:
     columns, examples = ColumnarDecoder(tree).columns(records), list(map(compile_decoder(tree), records))
     schema = schema_of(sample.feature, strings_below(sample.feature))
     for wanted in (schema, with_label_names(schema)):
+        try:
+            expected = arrow_array(pa, wanted, examples).to_pylist()
+        except FeatureValueError:  # some bytes are not text; rows and columns may name different ones of them
+            with pytest.raises(FeatureValueError, match="is not text"):
+                arrow_array(pa, wanted, columns)
+            continue
         found = arrow_array(pa, wanted, columns)
         found.validate(full=True)
         assert found.type == pa.struct(list(arrow_schema(pa, wanted)))  # type: ignore[arg-type]
-        assert found.to_pylist() == arrow_array(pa, wanted, examples).to_pylist()
+        assert found.to_pylist() == expected
 
 
 def test_every_kind_of_feature_is_a_column_of_the_same_values() -> None:

@@ -17,8 +17,8 @@ from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import MAX_SHOWN, SMALL, Catalogue, media
 from beam_datasets.cli.explorer.searching import start_process
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, Flag, Option, UsageError, whole_number
-from beam_datasets.cli.printing import say
 from beam_datasets.diffing.features import compare_features
+from beam_datasets.display.text import printable
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.extras import framework
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
@@ -336,7 +336,8 @@ def run(args: Sequence[str]) -> int:
         host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
         threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
         query = urlencode({name: value for name, value in (("name", first), ("token", token)) if value}, safe=":/")
-        say(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)")
+        # Not by `say`, which hides tokens: whoever reads this one needs it.
+        print(printable(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)"))
         server.serve_forever()
     return 0
 
