@@ -43,7 +43,8 @@ def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_w
     assert_as_built(tmp_path, "2.0.0", range(19))
 
 
-@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_comparison_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int) -> None:
     """The launcher looks for the directories of the run meanwhile, which has only the files of the result then."""
     builder("1.0.0", tmp_path).build(num_workers=1)
