@@ -25,8 +25,8 @@ _PASSWORD = re.compile(
 )  # up to the last @ of a host, as passwords may have ? and # that are not escaped
 
 
-_SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped
-    r"(?:(?<=[?&])|(?<=%3F)|(?<=%26))([\w.-]*(?:signature|sig|token|password|secret|api[_-]?key))=[^\s&#'\":]+",
+_SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped; it ends before \" of JSON
+    r"(?:(?<=[?&])|(?<=%3F)|(?<=%26))([\w.-]*(?:signature|sig|token|password|secret|api[_-]?key))=[^\s&#'\":\\]+",
     re.IGNORECASE,
 )
 

@@ -64,6 +64,7 @@ def facts(error: BaseException) -> dict[str, object]:
         ),
         (PathNotFoundError("is gone", path="https://host/x%3Fa_token=b/y"), "https://host/x%3Fa_token=***: is gone"),
         (PathNotFoundError("is gone", path="http://host/x?design=1&keys=2"), "http://host/x?design=1&keys=2: is gone"),
+        (InputError(r'{"url": "http://h/x?sig=a\"b"}'), r'{"url": "http://h/x?sig=***\"b"}'),
     ],
 )
 def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, Flag, Option, UsageError, whole_number
-from beam_datasets.cli.printing import line_width, progress_bar, say, table
+from beam_datasets.cli.printing import line_width, progress_bar, say_values, table
 from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, diff
 from beam_datasets.diffing.diffing import open_versions
 from beam_datasets.diffing.result import KINDS
@@ -63,7 +63,7 @@ def run(args: Sequence[str]) -> int:
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
-    say(
+    say_values(
         json.dumps(as_json(difference), indent=1)
         if parsed.json
         else "\n".join(text_lines(difference, old.info.features, new.info.features))

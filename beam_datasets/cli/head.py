@@ -13,7 +13,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, Flag, Option, UsageError, whole_number
-from beam_datasets.cli.printing import line_width, say, table
+from beam_datasets.cli.printing import line_width, say, say_values, table
 from beam_datasets.display.text import printable, size_text
 from beam_datasets.display.values import feature_lines, to_image
 from beam_datasets.errors import FeatureError
@@ -67,7 +67,7 @@ def run_head(args: Sequence[str]) -> int:
     split = parsed.split or next(iter(published.info.splits), "train")
     if parsed.json:
         summary = head_json(published, split, parsed.count)
-        say(json.dumps(summary, indent=1))
+        say_values(json.dumps(summary, indent=1))
         return UNDECODED_FOUND if summary["undecoded"] else 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
@@ -82,7 +82,7 @@ def run_head(args: Sequence[str]) -> int:
         lines, problem = format_example(i)
         undecoded += bool(problem)
         say(f"\nexample {i}")
-        say("\n".join(f"  {line}" for line in lines))
+        say_values("\n".join(f"  {line}" for line in lines))
         if parsed.images:
             for path in write_images(records[i], features, parsed.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")

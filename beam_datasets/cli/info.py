@@ -10,9 +10,9 @@ from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command, Flag
-from beam_datasets.cli.printing import say, splits_table, table
+from beam_datasets.cli.printing import say, say_values, splits_table, table
 from beam_datasets.display.text import size_text
-from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
+from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError, without_passwords
 from beam_datasets.features.stacking import describe_missing
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
@@ -50,22 +50,23 @@ def run_info(args: Sequence[str]) -> int:
     parsed = INFO.parse(args)
     published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     if parsed.json:
-        say(json.dumps(info_json(published), indent=1))
+        say_values(json.dumps(info_json(published), indent=1))
         return 0
     info = published.info
     for text in (info.display_name, info.description, info.homepage):
         if text:
-            say(text)
+            say_values(text)
     if rule := catalog.version_rule(parsed.dataset, published.dataset_dir):
         say(rule)
-    say(f"{info.data_dir}\n{info.features!r}")
+    say(str(info.data_dir))
+    say_values(repr(info.features))
     if missing_values := describe_missing(info.features):
-        say(missing_values)
+        say_values(missing_values)
     if info.supervised_keys:
         say(f"supervised keys: {info.supervised_keys}")
     say(splits_table(info.splits))
     if published.lineage:
-        say("\n".join(lineage_lines(published.lineage)))
+        say_values("\n".join(lineage_lines(published.lineage)))
     return 0
 
 
@@ -155,7 +156,7 @@ def info_json(published: ReadOnlyBuilder) -> dict[str, Any]:
     info, lineage = published.info, published.lineage
     return {
         "dataset": info.display_name,
-        "directory": str(info.data_dir),
+        "directory": without_passwords(str(info.data_dir)),
         "digest": published.digest,
         "description": info.description,
         "homepage": info.homepage,

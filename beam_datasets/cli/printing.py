@@ -32,8 +32,18 @@ def escape_unencodable() -> None:
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Prints one or more lines, `printable`; to standard output if no file is given."""
+    """Prints a message of one or more lines, `printable` and without secrets of URLs.
+
+    Args:
+        text: the message.
+        file: where it is printed; None for standard output.
+    """
     print(printable(without_passwords(text)), file=file)
+
+
+def say_values(text: str) -> None:
+    """Prints text with values of a dataset to standard output, `printable`: the values are what the dataset has."""
+    print(printable(text))
 
 
 def plural(number: int, noun: str) -> str:

@@ -25,7 +25,7 @@ from beam_datasets.cli.options import (
     engine_options,
     whole_number,
 )
-from beam_datasets.cli.printing import plural, say, table
+from beam_datasets.cli.printing import plural, say, say_values, table
 from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.reading.elements.executor import usable_cores
@@ -116,7 +116,7 @@ def run(args: Sequence[str]) -> int:
     if parsed.json:
         sys.stdout.write(json_text(statistics))
         return 0
-    say("\n".join(lines(statistics)))
+    say_values("\n".join(lines(statistics)))
     took = "" if save_status == "saved before" else f" in {time.monotonic() - start_time:.1f} s"
     say(
         f"\n{_format_count(statistics)}{took}{save_status and '; ' + save_status}"

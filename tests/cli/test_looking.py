@@ -60,6 +60,29 @@ def test_head_as_json(run):
     assert (code, "leave out --images" in err) == (2, True)
 
 
+URLS = ["https://me:word@host/a?token=abc&sig=x", 'see "https://host/a?token=a"b']
+
+
+def test_values_that_look_like_secrets_are_shown(tmp_path, run):
+    """Only messages and paths hide them: a dataset's values are its own, and JSON stays JSON."""
+    texts = features.FeaturesDict({"label": ClassLabel(names=URLS[:1]), "text": features.Text()})
+    made = Made(texts, {"train": {0: {"label": 0, "text": URLS[0]}, 1: {"label": 0, "text": URLS[1]}}}, num_shards=1)
+    made = made.but(info={"description": f"See {URLS[1]}", "homepage": URLS[0]})
+    old, new = made.write(tmp_path, "1.0.0"), made.but(splits={"train": {}}, num_shards=1).write(tmp_path, "2.0.0")
+    code, out, _ = run("head", old, "--json")
+    assert (code, sorted(example["text"] for example in json.loads(out)["examples"])) == (0, URLS)
+    assert json.loads(run("info", old, "--json")[1])["description"] == f"See {URLS[1]}"
+    for command in (["head", old], ["info", old], ["stats", old, "--no_save"], ["diff", old, new]):
+        code, out, err = run(*command)
+        assert "https://me:word@host/" in out, (command, code, out, err)
+        assert "***" not in out, (command, out)
+    values = [
+        example["old"]["text"]
+        for example in json.loads(run("diff", old, new, "--json")[1])["splits"]["train"]["examples"]
+    ]
+    assert sorted(values) == sorted(map(repr, URLS))
+
+
 def test_head_names_the_record_that_does_not_decode(tmp_path, run):
     directory = write_dataset(tmp_path / "few" / "1.0.0", {"train": [2, 7]})
     file = next(directory.glob("*-00001-of-00002"))
