@@ -27,7 +27,7 @@ import requests
 
 import beam_datasets as bd
 import beam_datasets.tfds as tfds
-from beam_datasets import downloads
+from beam_datasets import downloads, storage
 from beam_datasets.downloads import (
     Checksum,
     DownloadError,
@@ -222,6 +222,30 @@ def test_a_file_whose_checksum_was_just_registered_is_used(server: Server, tmp_p
     first = manager(tmp_path, register_to=checksums).download(url)
     second = manager(tmp_path, checksums=downloads.read_checksums(checksums)).download(url)
     assert (second, len(server.ranges)) == (first, 1)
+
+
+def test_a_file_stays_until_the_one_to_register_is_there(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
+    """Another process that registers it just has it in use, or is faster."""
+    url, checksums = f"{server.url}/get?id=7", tmp_path / "checksums.tsv"
+    path = manager(tmp_path, register_to=checksums).download(url)
+    server.faults = ["404"]
+    with pytest.raises(DownloadError, match="404"):
+        manager(tmp_path, register_to=checksums).download(url)
+    assert path.read_bytes() == CONTENT
+    locked, others = storage.locked, [manager(tmp_path, register_to=checksums)]
+
+    def wait(lock: Path) -> Any:
+        assert path.is_file()
+        for _ in range(len(others)):
+            others.pop().download(url)
+        return locked(lock)
+
+    monkeypatch.setattr("beam_datasets.storage.locked", wait)
+    assert manager(tmp_path, register_to=checksums).download(url) == path
+    assert len(server.ranges) == 3
+    server.name = 'attachment; filename="b.json.gz"'
+    renamed = manager(tmp_path, register_to=checksums).download(url)
+    assert [file for file in path.parent.iterdir() if not file.name.startswith(".")] == [renamed]
 
 
 def test_a_url_is_no_directory_of_downloads() -> None:

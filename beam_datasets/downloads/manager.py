@@ -339,14 +339,15 @@ class DownloadManager:
         check_installed()
         path = self._place(url, recorded)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self.register_checksums:
-            self._kept(path).unlink(missing_ok=True)  # the recorded checksum is that of the current file
+        # A registered checksum is that of the server's current file, so one that is here already does not do.
+        former_id = _file_id(self._kept(path)) if self.register_checksums else None
         partial_path, verify_ssl = path.with_name(f".{path.name}.part"), self._settings.verify_ssl
         partial = PartialDownload(url, partial_path, recorded, verify_ssl=verify_ssl)
         with storage.locked(partial.path):
-            if (fetched_path := self._kept(path)).is_file():  # by another process
+            former_path = self._kept(path)
+            if _file_id(former_path) not in (None, former_id):  # another process has fetched it
                 partial.path.unlink()
-                return fetched_path
+                return former_path
             partial.complete()
             if recorded is not None and (actual := compute_sha256(partial.path)) != recorded.sha256:
                 partial.clear()
@@ -358,6 +359,8 @@ class DownloadManager:
                 # the suffix determines how the file is unpacked
                 path = path.with_name(f"{path.name.partition('-')[0]}-{partial.file_name}")
             partial.path.replace(path)
+            if former_path != path:
+                former_path.unlink(missing_ok=True)
         return path
 
     def _note(self, url: str, path: Path) -> None:
@@ -402,6 +405,15 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
         )
     branches = [_map(function, branch) for branch in tree]
     return tuple(branches) if isinstance(tree, tuple) else branches
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from another one that replaces it; None if there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns
 
 
 def _url_of(resource: Any) -> str:
