@@ -155,13 +155,7 @@ class BeamDatasetsError(Exception):
         if expected is not None and got is not None and not problem:
             problem = (f"expected {expected}, got {got}",)
         self.problem = without_passwords(str(problem[0])) if problem else ""
-        location = ", ".join(
-            f"{prefix}{fact}" for prefix, fact in (("", path), ("line ", line), ("byte ", offset)) if fact is not None
-        )
-        if record is not None:
-            location += f" (record {record})"
-        prefix = "".join(f"{text}: " for text in (location, feature) if text)
-        if prefix or outcome or advice:
+        if (prefix := self._location) or outcome or advice:
             sentences = [f"{prefix}{self.problem}".removesuffix("." if outcome or advice else ""), advice]
             if outcome:
                 sentences[0] = f"{sentences[0]}; {outcome}"
@@ -172,9 +166,20 @@ class BeamDatasetsError(Exception):
         return _rebuild_error, (type(self), self.args, self.__dict__)
 
     @property
+    def _location(self) -> str:
+        """The prefix of the message: file, place in it and feature, each with a colon after it; '' without them."""
+        places = (("", self.path), ("line ", self.line), ("byte ", self.offset))
+        location = ", ".join(f"{word}{place}" for word, place in places if place is not None)
+        if self.record is not None:
+            location += f" (record {self.record})"
+        return "".join(f"{text}: " for text in (location, self.feature) if text)
+
+    @property
     def without_outcome(self) -> str:
-        """Problem and advice, for a caller that knows the outcome better."""
-        return ". ".join(filter(None, [self.problem.removesuffix("."), self.advice])) if self.outcome else str(self)
+        """The message without the outcome, for a caller that knows it better."""
+        if not self.outcome:
+            return str(self)
+        return ". ".join(filter(None, [f"{self._location}{self.problem}".removesuffix("."), self.advice]))
 
     def with_message(self, message: str) -> Self:
         """Returns a copy of the error with the same facts and another message."""

@@ -3,6 +3,7 @@
 import pickle
 import traceback
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,14 @@ def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message:
     renamed.feature = "text"
     copied = pickle.loads(pickle.dumps(renamed))
     assert (str(copied), copied.feature) == ("other", "text")
+
+
+def test_the_message_without_outcome_keeps_the_place() -> None:
+    place: dict[str, Any] = {"path": "a", "offset": 7, "record": 2, "feature": "text"}
+    error = GenerationError("It is full.", **place, outcome="nothing was published", advice="Free space.")
+    assert str(error) == "a, byte 7 (record 2): text: It is full; nothing was published. Free space."
+    assert error.without_outcome == "a, byte 7 (record 2): text: It is full. Free space."
+    assert GenerationError("It is full.", **place).without_outcome == "a, byte 7 (record 2): text: It is full."
 
 
 def test_every_error_class_takes_the_facts() -> None:
