@@ -170,6 +170,11 @@ def is_repeated_by_keras() -> bool:
     return False
 
 
+def is_probed() -> bool:
+    """Returns whether Keras or Lightning begins a pass that it does not train on."""
+    return is_probed_by_keras() or _is_probed_by_lightning()
+
+
 def is_probed_by_keras() -> bool:
     """Returns whether Keras begins a pass that it does not train on, in this thread or in one that waits for it.
 
@@ -206,6 +211,26 @@ def find_loader(dataset: object) -> Any:
             if getattr(loader, "dataset", None) is dataset:
                 return loader
     return None
+
+
+def _is_probed_by_lightning() -> bool:
+    """Returns whether Lightning begins a pass that it does not train on, as it begins another one after it.
+
+    It does so after it has loaded the DataLoaders anew (`reload_dataloaders_every_n_epochs`), but not in the first
+    epoch or in one that it resumes.
+    """
+    is_combined = False
+    for frame in _frames():
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        is_combined |= path.endswith(_COMBINED_LOADERS)
+        if path.endswith(_FIT_LOOPS):
+            loop: Any = frame.f_locals.get("self")
+            is_reloaded = name == "setup_data" and (frame.f_back and frame.f_back.f_code.co_name) == "on_advance_start"
+            if not is_combined or not is_reloaded:
+                return False
+            is_resumed = getattr(loop, "is_resuming", False) or loop.epoch_loop.restarting
+            return bool(loop.trainer.current_epoch) and not is_resumed
+    return False
 
 
 def find_fit_loop() -> FitLoop | None:

@@ -127,7 +127,7 @@ class Divided:
             "detected_ranks": None if declared_ranks else self._detect_ranks(),
             "fit_loop": callers.find_fit_loop(),
             "skips_end": self._skips_end,
-            "is_probe": callers.is_probed_by_keras(),
+            "is_probe": callers.is_probed(),
             "block": self._block or self._find_dispatched_batch_size(),
             "even": self._even,
             "shared": self._passes.integers,
@@ -270,7 +270,7 @@ class Divided:
         return items
 
     def _is_probed(self, *, is_worker: bool) -> bool:
-        """Returns whether the pass that begins does not count, because Keras begins it without training on it.
+        """Returns whether the pass that begins does not count, because a framework begins it without training on it.
 
         The stack of a DataLoader worker is that of its first pass also in later ones, which persistent workers begin.
 
@@ -280,8 +280,8 @@ class Divided:
         is_first = self._process_of_pass != os.getpid()
         self._process_of_pass = os.getpid()
         if not is_worker:
-            return callers.is_probed_by_keras()
-        return is_first and (self._is_probe or callers.is_probed_by_keras())
+            return callers.is_probed()
+        return is_first and (self._is_probe or callers.is_probed())
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
         """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended.

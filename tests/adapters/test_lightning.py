@@ -103,6 +103,20 @@ def test_a_run_that_is_restarted_in_an_epoch(torchdata: Any, train: Any, fit: An
         assert fit(loader, f"step={step}.ckpt", max_epochs=3) == whole[step:]
 
 
+@pytest.mark.parametrize("kind", ["stateful", "stateful, workers"])
+def test_loaders_that_are_made_anew(torchdata: Any, train: Any, fit: Any, kind: str) -> None:
+    """Lightning begins a pass over each new loader that it does not train on; a run that resumes has the same order."""
+
+    class Data(needed("lightning").LightningDataModule):  # type: ignore[misc]
+        def train_dataloader(self) -> Any:
+            return loader_of(torchdata, train.batch(4).as_torch(), kind)
+
+    options = {"max_epochs": 3, "reload_dataloaders_every_n_epochs": 2}
+    whole = fit(Data(), every=8, **options)
+    assert whole == steps_of_epochs(train, 0, 1, 2)
+    assert fit(Data(), "step=8.ckpt", **options) == whole[8:]
+
+
 @pytest.mark.parametrize("form", ["stream", "endless"])
 def test_a_loader_without_a_length(torchdata: Any, train: Any, fit: Any, form: str, caplog: Any) -> None:
     """Lightning reads ahead of it, unless a limit is given: a warning says so, and the limit helps."""
