@@ -33,7 +33,8 @@ _RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
 
 DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------ Hugging Face datasets: properties
-    "num_rows | num_samples | size | count | count_rows | cardinality | nrows | epoch_size | length | n | total | num_records": "`len({ds})`",
+    "num_rows | num_samples | size | count | cardinality | nrows | epoch_size | length | n | total | num_records": "`len({ds})`",
+    "count_rows": "`len({ds})`; `sum(1 for _ in {ds}.filter(function))` counts those of a condition",
     "num_columns | width": "`len({ds}.features)`",
     "ndim": "`{ds}.features`: each feature has a shape of its own",
     "shape": "`(len({ds}), len({ds}.features))`",
@@ -66,7 +67,7 @@ DATASET: Mapping[str, str] = {
     "rename_column(original_column_name, new_column_name)": (
         "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
     ),
-    "rename_columns(column_mapping)": "`{ds}.map(lambda e: {{({column_mapping}).get(name, name): e[name] for name in e}})`",
+    "rename_columns(column_mapping) | rename(columns)": "`{ds}.map(lambda e: {{({column_mapping:mapping}).get(name, name): e[name] for name in e}})`",
     "add_columns(transforms) | with_columns(transforms) | assign(transforms)": "`{ds}.map(lambda e: {{**e, 'name': value}})` for {transforms:new features}",
     "with_column(new, column) | add_column(name, column)": "`{ds}.map(lambda e: {{**e, {new:'name'}: value}})`",
     "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
@@ -76,7 +77,9 @@ DATASET: Mapping[str, str] = {
     "column(name)": "`[e[{name}] for e in {ds}]`",
     # ---------------------------------------------------------------------- Hugging Face datasets: examples and order
     "select(indices) | subset(indices) | take_indices(indices)": (
-        "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset; `{ds}.filter(function)` selects by a condition"
+        "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset; `{ds}.filter(function)` selects by a condition, "
+        + _PARTIAL
+        + "([...]))` features"
     ),
     "sort(column_names) | sort_values(by) | order_by(column) | sort_by(column) | orderBy(column) | sorted": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
     "train_test_split(test_size)": (
@@ -95,7 +98,7 @@ DATASET: Mapping[str, str] = {
     "with_format(type) | set_format(type) | formatted_as(type) | reset_format": (
         "`{ds}.as_torch()`, `{ds}.as_jax()` or `{ds}.as_tf_dataset()`; without them values are NumPy's"
     ),
-    "with_transform(transform) | set_transform(transform) | random_map(transform)": "`{ds}.map({transform:function})`",
+    "with_transform(transform) | set_transform(transform)": "`{ds}.map({transform:function})`",
     "decode": "`{ds}` as it is: examples are decoded; " + _PARTIAL + "({{...}}))` decodes some features",
     "iter_batches(batch_size) | iter_torch_batches(batch_size) | to_batched | get_batch(batch_size) | batches(batch_size)"
     " | next_batch(batch_size) | as_batches": "`{ds}.batch({batch_size:32})`",
@@ -113,8 +116,8 @@ DATASET: Mapping[str, str] = {
     "min(column) | max(column) | mean(column) | std(column) | sum(column) | median(column) | nunique(column)"
     " | histogram(column) | summary(column) | info_stats | profile": "`beam-datasets stats NAME`, or `{ds}.to_pandas()[{column:'label'}]`",
     "repartition(num_blocks) | coalesce(num_blocks) | num_blocks | rechunk": "`bd.materialize(..., num_shards={num_blocks:8})`, which writes other shards",
-    "union(other) | extend(other) | cat(other) | chain(other) | merge(other)": "`bd.mix({{{ds}: len({ds}), {other}: len({other})}}, stop='all')`, or `bd.load(..., split='train+test')`",
-    "join(other)": "`{ds}.to_pandas().merge(...)`, or a builder that reads both datasets",
+    "union(other) | extend(other) | cat(other) | chain(other)": "`bd.mix({{{ds}: len({ds}), {other}: len({other})}}, stop='all')`, or `bd.load(..., split='train+test')`",
+    "join(other) | merge(other)": "`{ds}.to_pandas().merge(...)`, or a builder that reads both datasets",
     "is_empty | empty": "`len({ds}) == 0`",
     "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name).info.dataset_size`",
     "dataset_name": "`bd.builder(name).name`",
@@ -146,7 +149,7 @@ DATASET: Mapping[str, str] = {
     "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
     "as_dataframe": "`bd.as_dataframe({ds})`",
     "to_reader | to_record_batch_reader | record_batch_reader": "`pyarrow.RecordBatchReader.from_stream({ds})`",
-    "to_table | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
+    "to_table | scanner | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
     "to_dict": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`",
     "to_list | collect | to_pylist": "`list({ds})`",
     "as_polars | polars": "`{ds}.to_polars()`",
@@ -170,7 +173,7 @@ DATASET: Mapping[str, str] = {
     "to(device) | cuda(device) | to_device(device) | device": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
     "pin_memory | collate_fn | worker_init_fn | batch_sampler | persistent_workers": _TORCH_LOADER
     + ", whose argument it is",
-    "split_by_node(rank, world_size)": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard({rank:0}, {world_size:2})`",
+    "split_by_node(rank, world_size) | split_by_worker": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard({rank:0}, {world_size:2})`",
     "pipeline | compute | persist | checkpoint | execute | run": "`{ds}` as it is: examples are made when they are read",
     "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
     "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
@@ -196,7 +199,8 @@ DATASET: Mapping[str, str] = {
     " | get_nearest_examples | get_nearest_examples_batch | is_index_initialized | list_indexes"
     " | load_elasticsearch_index | load_faiss_index | save_faiss_index | search | search_batch": _INDEX,
     # --------------------------------------------------------------------------------------------------------- tf.data
-    "apply(transformation_func) | pipe(transformation_func)": "`{transformation_func:function}({ds})`",
+    "pipe(transformation_func)": "`{transformation_func:function}({ds})`",
+    "apply(transformation_func)": "`{ds}.map({transformation_func:function})` for a function of an example; that of tf.data is `function({ds})`",
     "bucket_by_sequence_length(element_length_func, bucket_boundaries, bucket_batch_sizes)": (
         "`{ds}.batch_by_length({bucket_boundaries}, {bucket_batch_sizes}, length={element_length_func:'tokens'})`"
     ),
@@ -250,7 +254,7 @@ DATASET: Mapping[str, str] = {
     "pad | padded": "`{ds}.batch(32, pad=True)`, or `{ds}.batch(32, pad_length=128)`",
     "packed(length) | pack_sequences(length) | group_texts(length)": "`{ds}.pack({length:512}, ['tokens'])`",
     "collate(fn) | with_collate(fn)": "`{ds}.batch(32).map({fn:function})`",
-    "with_rng | with_random": "`{ds}.map(function)`, where the function takes its randomness from a feature of the example, such as its key",
+    "with_rng | with_random | random_map(transform)": "`{ds}.map(function)`, where the function takes its randomness from a feature of the example, such as its key",
     "num_epochs(count) | epochs(count)": "`{ds}.repeat({count:2})`",
     "cycle | forever | loop | infinite": "`{ds}.repeat()`, which has no end",
     "is_finite | is_infinite | is_endless": "`len({ds})`, which is a TypeError where there is no end",
@@ -334,10 +338,11 @@ DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------------------------------ WebDataset
     "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
     "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
-    "rename | rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
+    "rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
     "with_epoch(nsamples, nbatches)": "`{ds}.repeat().take({nsamples:{nbatches:1000}})`",
     "with_length(n)": "`len({ds})`, which is known",
-    "rsample(p) | sample(n) | choice(n) | random_sample(p) | subsample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "rsample(p) | random_sample(p) | subsample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "sample(n) | choice(n)": "`{ds}.shuffle(seed=0).take({n:100})`, or `bd.load(..., split='train[:10%]')`, which is a random sample",
     "xdecode": "`bd.load(..., decoders={{'image': decoder}})`",
     "log_keys": "`list({ds}.features)`",
     "append | stage | compose | invoke": "`{ds}.map(function)` or `function({ds})`; `bd.append(name, source)` appends examples",
@@ -357,7 +362,7 @@ DATASET: Mapping[str, str] = {
     # ---------------------------------------------------------------------------------------------------- pandas, Lance
     "head(n) | show | limit(n) | first": "`{ds}[:{n:5}]`; `bd.show_examples({ds})` shows them in a notebook",
     "tail(n)": "`{ds}[-{n:5}:]`",
-    "iloc | loc | at | index_select | scanner": "`{ds}[3]`, `{ds}[10:20]` or `{ds}[[3, 1, 2]]`",
+    "iloc | loc | at | index_select": "`{ds}[3]`, `{ds}[10:20]` or `{ds}[[3, 1, 2]]`",
     "describe | value_counts | agg": "`beam-datasets stats NAME --data_dir DIR`",
     "groupby(by) | group_by(by)": "`{ds}.to_pandas().groupby({by:'label'})`",
     "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'label = 1'})`",
@@ -552,8 +557,8 @@ PACKAGE: Mapping[str, str] = {
     "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern 'DIR/*.txt' --data_dir DIR`",
     # ------------------------------------------------------------------------------------------- Hugging Face datasets
     "load_dataset(path) | get_dataset(path)": (
-        "`bd.load({path}, split='train')` for a published dataset; files become one first: `beam-datasets build csv --name NAME "
-        "--pattern {data_files:'*.csv'} --data_dir DIR`, or jsonl, parquet, text_lines, image_folder"
+        "`bd.load({path}, split='train')` for a published dataset; files become one first: `beam-datasets build {data_files:FILE}` "
+        "names the command for their format"
     ),
     "load_dataset_builder(path)": "`bd.builder({path})`",
     "load_from_disk(dataset_path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
@@ -571,7 +576,7 @@ PACKAGE: Mapping[str, str] = {
     ),
     "interleave_datasets(datasets, probabilities) | sample_from_datasets(datasets, weights)"
     " | CombinedStreamingDataset(datasets, weights) | ParallelStreamingDataset(datasets, weights) | Mixture | RandomMix"
-    " | RoundRobin": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)` for {datasets:several datasets}",
+    " | RoundRobin": "`bd.mix({datasets:[a, b]}, weights={probabilities:[0.7, 0.3]}, seed=0)`",
     "get_dataset_config_names(path)": "`beam-datasets list --data_dir DIR`",
     "get_dataset_split_names(path)": "`list(bd.builder({path:name}).info.splits)`",
     "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}).info`",
@@ -817,6 +822,7 @@ FEATURES_DICT: Mapping[str, str] = {
     "names | columns | column_names": "`list({features_dict})`",
     "copy | update | pop | reorder_fields_as | flatten": "`bd.features.FeaturesDict({{**{features_dict}}})`, a new one: features do not change",
     "num_classes | int2str | str2int": "`{features_dict}['label'].{name}`, where label is the name of a ClassLabel",
+    "to_dict | to_list": "`dict({features_dict})`, or `{features_dict}.to_json()`",
     "from_dict | from_arrow_schema": "`bd.features.from_json`, or `bd.features.FeaturesDict` of a dict",
 }
 
@@ -877,6 +883,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "types_mapper": "`{ds}.to_arrow().to_pandas(types_mapper={value})`, or `{ds}.to_pandas(dtype_backend='pyarrow')`",
         "lazy": "`{ds}.to_polars().lazy()`; `pyarrow.RecordBatchReader.from_stream({ds})` reads batches as they are needed",
         "schema": "`{ds}.to_arrow().cast({value})`",
+        "text | decode | encoding": "nothing: text is str, except in the features that binary= names",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "limit | n | nrows | rows | max_rows": "`{ds}.take({value})`, and make the table of it",
         "batch_size | batched": "`pyarrow.RecordBatchReader.from_stream({ds})`, which reads batches as they are needed",
@@ -912,6 +919,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": "`{ds}.take({first:100})`, with a number of examples; `bd.load(..., split='train[:10%]')` is a share",
         "indices | rows": "`{ds}[{value}]`",
         "n | size | num | limit": "`{ds}.take({value})`",
+        "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "name": "`{ds}.take({count})`",
     },
     "find": {
@@ -948,8 +956,16 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "deterministic | name": _ORDERED,
         "collate_fn | collation_fn | batch_fn": "`{ds}.batch({batch_size:32}).map({value})`",
         "padding_values | padding_value": "`{ds}.batch({batch_size:32}, pad_value={value})`",
-        "padded_shapes": "`{ds}.batch({batch_size:32}, pad_length=128)`, or a dict of lengths, for {value}",
+        "padded_shapes": "`{ds}.padded_batch({batch_size:32})`, which pads to the longest, or `pad_length=128` or a dict of lengths, for {value}",
         "size | batchsize | batch | n | bs": "`{ds}.batch({value})`",
+    },
+    "batch_by_length": {
+        "": "`{ds}.batch_by_length({boundaries:[128, 512]}, {batch_sizes:[32, 16, 8]}, length='tokens')`, with the feature whose length counts",
+        "element_length_func | length_func | key | feature | column": (
+            "`{ds}.batch_by_length({boundaries:[128, 512]}, {batch_sizes:[32, 16, 8]}, length={value})`"
+        ),
+        "bucket_boundaries": "`{ds}.batch_by_length({value}, {bucket_batch_sizes:[32, 16, 8]}, length='tokens')`",
+        "bucket_batch_sizes": "`{ds}.batch_by_length({boundaries:[128, 512]}, {value}, length='tokens')`",
     },
     "flat_map": {
         "": "`{ds}.flat_map({function:function})`, with a function that returns a list of items for an example",
@@ -1088,6 +1104,13 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "fps | frame_rate | num_frames": "`bd.features.Video(shape=(None, 256, 256, 3), ffmpeg_extra_args=('-r', '8'))`",
         "size | height | width | resize": "`bd.features.Video(shape=(None, 256, 256, 3))`",
     },
+    "BuilderConfig": {
+        "": "`bd.BuilderConfig(name='small', version='1.0.0', description='...')`",
+        "lang | language | languages | size | subset | split | splits | url | urls | data_url | data_urls | data_dir | data_files | features"
+        " | citation | homepage | num_classes | labels | image_size | resolution": (
+            "a subclass of `bd.BuilderConfig`, decorated as a dataclass, with the attribute {argument}"
+        ),
+    },
     "Sequence": {
         "max_length | min_length | size | maxlen | max_len | n": "`bd.features.Sequence({feature:'int64'})` for any length, or `bd.features.Sequence({feature:'int64'}, length={value})` for one",
     },
@@ -1134,7 +1157,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "Text": {
         "shape": "`bd.features.Sequence(bd.features.Text())` for several texts",
-        "dtype | encoding | vocab | max_length | tokenizer | vocab_size": "`bd.features.Text()`, which takes any text; tokenize in `ds.map(function)`",
+        "dtype | encoding | vocab | max_length | max_len | length | tokenizer | vocab_size": "`bd.features.Text()`, which takes any text; tokenize in `ds.map(function)`",
     },
     "ClassLabel": {
         "": "`bd.features.ClassLabel(num_classes=10)`, or `bd.features.ClassLabel(names=['cat', 'dog'])`",
@@ -1190,7 +1213,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
             "`bd.load({name}, split={split:'train'}).map(function)`"
         ),
         "filter | filter_fn | predicate": "`bd.load({name}, split={split:'train'}).filter(function)`",
-        "format | return_type | output_type | framework | as_format | with_format | return_tensors": (
+        "format | return_type | output_type | framework | backend | as_format | with_format | return_tensors": (
             "`bd.load({name}, split={split:'train'})`, then `as_torch()`, `as_jax()` or `as_tf_dataset()`, for {value}"
         ),
         "cache | cache_in_memory | in_memory | use_cache": (
@@ -1215,16 +1238,29 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
         "streaming | lazy | mmap | memory_map": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
         "data_files": _FILES
-        + " csv --name NAME --pattern {value:'*.csv'} --data_dir DIR`, or jsonl, parquet, text_lines; then `bd.load('NAME', data_dir='DIR')`",
+        + " {value:FILE}`, which names the command for its format; then `bd.load('NAME', data_dir='DIR')`",
         "path": "`bd.load({value}, split={split:'train'})`",
         "revision": "`bd.load({name}, split={split:'train'}, version={value})`",
         "cache_dir | local | remote | root | data_root | directory | dir | data_path | dataset_dir | input_dir": (
             "`bd.load({name}, split={split:'train'}, data_dir={value})`, which may be a URL"
         ),
-        "shuffle | seed | shuffle_seed": "`bd.load({name}, split={split:'train'}).shuffle(seed=0)`",
-        "columns | features": "`bd.load({name}, decoders=bd.decode.PartialDecoding({value}))`",
+        "shuffle | seed | shuffle_seed | random_state": "`bd.load({name}, split={split:'train'}).shuffle(seed={seed:{shuffle_seed:0}})`",
+        "columns | features | fields | usecols | select | select_columns | column | keys": (
+            "`bd.load({name}, split={split:'train'}, decoders=bd.decode.PartialDecoding({value}))`"
+        ),
+        "drop | exclude | drop_columns | remove_columns | ignore": (
+            "`bd.load({name}, split={split:'train'}, decoders=bd.decode.PartialDecoding([...]))` with the features to keep, without {value}"
+        ),
+        "max_length | max_len | pad_length | pad_to | padding | pad | truncation": (
+            "`bd.load({name}, split={split:'train'}).padded_batch(32, pad_length=128)`, or `ds.map(function)`"
+        ),
+        "image_size | img_size | target_size | resize | size | color_mode | normalize": (
+            "`bd.load({name}, split={split:'train'}).map(function)`, where the function changes the image"
+        ),
         "num_proc | num_workers": "`bd.load({name}, split={split:'train'}).parallel(processes={value})`",
         "token | use_auth_token": "`bd.load({name}, storage_options={{'token': {value}}})`",
+        "verbose | quiet | progress | progress_bar | show_progress | log_level": "nothing: reading prints nothing",
+        "label_names | str_labels | decode_labels": "`ds.features['label'].int2str(index)`, or `ds.to_pandas(label_names=True)`",
         "trust_remote_code": "an import of the builder's module: nothing else runs code",
         "keep_in_memory | save_infos | verification_mode | fs": "`bd.load({name}, split={split:'train'})`",
         "drop_remainder | drop_last": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
@@ -1311,7 +1347,7 @@ OPTIONS: Mapping[str, str] = {
     "stats: `--again`": "force | refresh | recompute | overwrite | no_cache | f",
     "stats: `--json`, with all numbers, or `--html page.html`": "csv | format | output_format | tsv | bins | histogram | plots",
     "info: `--json`, or no option: features, splits and sizes are printed": (
-        "features | splits | schema | full | all | long | details | format | output_format | stats | verbose | v"
+        "features | splits | split | subset | schema | full | all | long | details | format | output_format | stats | verbose | v"
     ),
     "list: `--versions`, which also prints sizes, times, tags and sources": "all | long | l | a | tags | details | full | history | verbose | v",
     "verify: `--jobs {value:8}`, which reads more shards at once: all of a dataset is read": "quick | fast | sample | limit | shallow",

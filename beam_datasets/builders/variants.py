@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.errors import DatasetNotFoundError, did_you_mean
 from beam_datasets.metadata.names import check_config_name
 from beam_datasets.metadata.version import Version, VersionOrStr, choose_version
 
 
+@names_foreign_constructor_arguments
 @dataclass
 class BuilderConfig:
     """A variant of a dataset; authors add fields by subclassing it as a dataclass.

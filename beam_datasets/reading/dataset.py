@@ -346,6 +346,7 @@ class Dataset(ReadPlan, Frameworks):
             pad_length=pad_length,
         )
 
+    @names_foreign_arguments("batch_by_length")
     def batch_by_length(
         self,
         boundaries: Sequence[int],

@@ -338,6 +338,7 @@ class Stream(metaclass=NamesForeign):
             pad_length=pad_length,
         )
 
+    @names_foreign_arguments("batch_by_length")
     def batch_by_length(
         self,
         boundaries: Sequence[int],
