@@ -23,6 +23,7 @@ from beam_datasets.intake.signatures import (
     POINTER,
     SOUND,
     TABLE,
+    UNPACK,
     signature_of,
 )
 
@@ -35,6 +36,7 @@ _JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
 _DELIMITERS = ",\t;|"
 _PICKLE = re.compile(rb"\x80[\x04\x05]\x95.{6}\0\0", re.DOTALL)
 _PDF = re.compile(rb"%PDF-\d\.\d[\r\n]")
+_TAR = re.compile(rb".{257}ustar[\0 ]", re.DOTALL)
 _ARROW_STREAM = re.compile(rb"\xff\xff\xff\xff..\0\0\x10\0\0\0", re.DOTALL)
 
 _HTML_OF_SERVER = f"{HTML}, perhaps the error page of a server, instead of the file"
@@ -102,6 +104,8 @@ def _content_of(head: bytes) -> _Content | None:
         return _RIFF[head[8:12]]
     if len(head) > HEADER.size and not find_signature_problem(head):
         return _Content("a TFRecord file", TABLE, "Build it as one: `beam-datasets build tfrecord`")
+    if _TAR.match(head) and b"\0" in head[:100]:  # the name of the first file fills 100 bytes
+        return _Content("a tar archive", ARCHIVE, UNPACK)
     if _ARROW_STREAM.match(head):
         return _Content("an Arrow IPC stream", TABLE, "Write it as Parquet")
     return _Content("a Python pickle", ARRAY, "Write it as Parquet") if _PICKLE.match(head) else None

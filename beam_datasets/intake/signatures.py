@@ -21,7 +21,8 @@ PARQUET_PREFIX = b"PAR1"
 
 AS_CSV = "Save it as CSV"
 _AS_PARQUET = "Write it as Parquet"
-_UNPACK = "Unpack it, and give the files in it"
+UNPACK = "Unpack it, and give the files in it"
+_DECOMPRESS = "Decompress it"
 AS_IMAGES = "Build images by their folders: `beam-datasets build image_folder`"
 AS_SOUNDS = "Build sounds by their folders: `beam-datasets build sound_folder`"
 
@@ -116,13 +117,17 @@ SIGNATURES = (
     Signature(b"SQLite format 3\0", "an SQLite database", TABLE, "Write its tables as CSV or Parquet"),
     Signature(b"\x93NUMPY", "a NumPy array", ARRAY, _AS_PARQUET),
     Signature(b"\x89HDF\r\n\x1a\n", "an HDF5 file", ARRAY, _AS_PARQUET),
-    Signature(b"PK\x03\x04", "a zip archive", ARCHIVE, _UNPACK),
-    Signature(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", ARCHIVE, _UNPACK),
-    Signature(b"Rar!\x1a\x07", "a RAR archive", ARCHIVE, _UNPACK),
+    Signature(b"PK\x03\x04", "a zip archive", ARCHIVE, UNPACK),
+    Signature(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", ARCHIVE, UNPACK),
+    Signature(b"Rar!\x1a\x07", "a RAR archive", ARCHIVE, UNPACK),
     Signature(GZIP_PREFIX, "a gzip file", COMPRESSED),
     Signature(BZIP2_PREFIX, "a bzip2 file", COMPRESSED),
     Signature(XZ_PREFIX, "an xz file", COMPRESSED),
     Signature(ZSTD_PREFIX, "a zstd file", COMPRESSED),
+    Signature(b"\x04\x22\x4d\x18", "an LZ4 file", COMPRESSED, _DECOMPRESS),
+    Signature(b"\xff\x06\0\0sNaPpY", "a Snappy file", COMPRESSED, _DECOMPRESS),
+    Signature(b"\x1f\x9d", "a file of the program compress (.Z)", COMPRESSED, _DECOMPRESS),
+    Signature(b"\x89LZO\0\r\n\x1a\n", "an lzop file", COMPRESSED, _DECOMPRESS),
     Signature(b"ID3", "MP3", SOUND, AS_SOUNDS),
     Signature(b"OggS", "Ogg", SOUND, AS_SOUNDS),
     Signature(b"fLaC", "FLAC", SOUND, AS_SOUNDS),

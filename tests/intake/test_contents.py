@@ -1,9 +1,12 @@
 """Files of another format than the expected one are recognized by their first bytes; text never is."""
 
+import bz2
+import gzip
 import io
 import pickle
 import re
 import sqlite3
+import tarfile
 import zipfile
 
 import numpy as np
@@ -24,6 +27,7 @@ from beam_datasets.intake.images import check_image
 from beam_datasets.intake.signatures import SIGNATURES, signature_of
 from beam_datasets.intake.sound_layout import KINDS, layout_of
 from beam_datasets.intake.streams import CODECS, open_text_bytes
+from tests.files.in_process import publish
 
 TABLE = pa.table({"id": [1, 2], "name": ["a", "b"]})
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\nsize 12345\n"
@@ -37,6 +41,11 @@ def written(write):
 
 def zipped(name):
     return written(lambda stream: zipfile.ZipFile(stream, "w").writestr(name, "x"))
+
+
+def tarred(name):
+    member = tarfile.TarInfo(name)
+    return written(lambda stream: tarfile.open(fileobj=stream, mode="w").addfile(member))
 
 
 def database():
@@ -62,7 +71,12 @@ CONTENTS = {
     "a TFRecord file": frame(b""),
     "an Excel or other Office document": zipped("[Content_Types].xml"),
     "a zip archive. Unpack it": zipped("data/a.csv"),
+    "a tar archive. Unpack it": tarred("data/a.csv"),
     "a Git LFS pointer": POINTER,
+    "an LZ4 file. Decompress it": b"\x04\x22\x4d\x18\x64\x40\xa7",
+    "a Snappy file. Decompress it": b"\xff\x06\0\0sNaPpY\x01\x0c\0\0",
+    "a file of the program compress": b"\x1f\x9d\x90a\xc4",
+    "an lzop file. Decompress it": b"\x89LZO\0\r\n\x1a\n\x10",
 }
 
 
@@ -72,6 +86,16 @@ def test_text_of_another_format(what, tmp_path):
     path.write_bytes(CONTENTS[what])
     with pytest.raises(InputError, match=f"a.csv: expected text, got {what}"):
         open_text_bytes(str(path))
+
+
+@pytest.mark.parametrize("kind, name", [("csv", "a.tar.gz"), ("text_lines", "a.tgz.bz2"), ("jsonl", "a.tar")])
+def test_an_archive_of_files(tmp_path, kind, name):
+    """Its members were rows."""
+    path = tmp_path / name
+    compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(path.suffix, bytes)
+    path.write_bytes(compress(tarred("a.csv")))
+    with pytest.raises(InputError, match=f"{name}: expected text, got a tar archive. Unpack it, and give the files in it"):
+        publish(kind, path)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
@@ -184,7 +208,7 @@ def test_a_video_is_no_image():
 def test_signatures_are_listed_once():
     assert len({signature.prefix for signature in SIGNATURES}) == len(SIGNATURES)
     assert {codec.magic for codec in CODECS if codec.magic} == {
-        signature.prefix for signature in SIGNATURES if signature.kind == signatures.COMPRESSED
+        signature.prefix for signature in SIGNATURES if signature.kind == signatures.COMPRESSED and not signature.advice
     }
 
 
