@@ -382,7 +382,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
     Raises:
         InputError: the rest of the file cannot be read.
     """
-    with open_text_bytes(file.path) as stream:
+    with open_text_bytes(file.path, dialect.encoding) as stream:
         limited = LineLimited(stream, file.path)
         reader, text = _open_reader(limited, file, dialect)
         has_comments, is_utf8 = bool(dialect.comment), dialect.encoding == "utf-8"

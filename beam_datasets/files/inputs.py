@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, list_file
+from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import MAX_LINE, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
 
@@ -230,7 +231,8 @@ def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
     except (LookupError, UnicodeError, TypeError):  # TypeError: rot13 and others, which map text to text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
     if of_lines and line_end != b"\n":
-        raise ValueError(f"lines cannot be cut in {encoding!r}; convert the files before: iconv -f {encoding} -t utf-8")
+        way = f"convert the files before: iconv -f {iconv_name(encoding)} -t utf-8"
+        raise ValueError(f"lines cannot be cut in {encoding!r}; {way}")
     return name
 
 

@@ -6,6 +6,7 @@ format would become examples.
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _OFFICE = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/", b"mimetypeapplication/vnd.oasis")
 _JSON = re.compile(r"\s*(\[\s*)?(\{\s*[\"}]|(?<=\[)\s*\])")
 _DELIMITERS = ",\t;|"
+_WIDE_BYTES = 256  # that decide whether a text is of UTF-16 or UTF-32
+_ZEROS = {"utf-16-le": (1, 3), "utf-16-be": (0, 2), "utf-32-le": (1, 2, 3), "utf-32-be": (0, 1, 2)}
+"""Encoding -> the places of zeros in four bytes of ASCII."""
 _PICKLE = re.compile(rb"\x80[\x04\x05]\x95.{6}\0\0", re.DOTALL)
 _PDF = re.compile(rb"%PDF-\d\.\d[\r\n]")
 _TAR = re.compile(rb".{257}ustar[\0 ]", re.DOTALL)
@@ -119,6 +123,36 @@ def _content_without_pixels_or_samples(head: bytes) -> _Content | None:
     if format_of(head) == HTML:
         return _Content(_HTML_OF_SERVER, POINTER, "Get the file again")
     return None
+
+
+def wide_encoding(head: bytes) -> str:
+    """Returns the encoding of text whose characters have two or four bytes; '' if unknown, or UTF-16 by its mark.
+
+    It is recognized by zeros in the same places of the first characters, which text in Latin letters has, or by the
+    byte order mark of UTF-32. That of UTF-16 is no UTF-8, which is an error where the text is decoded.
+
+    >>> wide_encoding("id,n".encode("utf-16-le")), wide_encoding("id,n".encode("utf-32-be")), wide_encoding(b"id,n")
+    ('utf-16-le', 'utf-32-be', '')
+    """
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    sample = head[: min(len(head) // 4 * 4, _WIDE_BYTES)]
+    if not sample or head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ""
+    zeros = tuple(sample[place::4].count(0) / (len(sample) // 4) for place in range(4))
+    for name, places in _ZEROS.items():
+        if all(share > 0.9 if place in places else share == 0 for place, share in enumerate(zeros)):
+            return name
+    return ""
+
+
+def iconv_name(encoding: str) -> str:
+    """Returns the name that the program iconv has for an encoding of Python.
+
+    >>> iconv_name("utf-16-le"), iconv_name("utf-16")
+    ('utf-16le', 'utf-16')
+    """
+    return re.sub(r"^(utf)[-_]?(16|32)[-_]?([lb]e)$", r"\1-\2\3", encoding, flags=re.IGNORECASE)
 
 
 def text_format(head: bytes) -> str:

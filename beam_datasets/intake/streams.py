@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from beam_datasets.errors import InputError
 from beam_datasets.extras import importing_beam, needs
-from beam_datasets.intake.contents import HEAD_BYTES, other_content
+from beam_datasets.intake.contents import HEAD_BYTES, iconv_name, other_content, wide_encoding
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.signatures import BZIP2_PREFIX, GZIP_PREFIX, XZ_PREFIX, ZSTD_PREFIX
 
@@ -179,8 +179,12 @@ def read_relative(name: str, referring_path: str) -> tuple[str, bytes]:
         return path, stream.read()
 
 
-def open_text_bytes(path: str) -> io.BufferedReader:
+def open_text_bytes(path: str, encoding: str | None = None) -> io.BufferedReader:
     """Returns `open_bytes(path)` after checking that the stream may be text: neither compressed (again), nor binary.
+
+    Args:
+        path: path or URL of the file.
+        encoding: normalized name of its encoding, if the user may choose any; None if the file is cut at line ends.
 
     Raises:
         InputError: the file cannot be opened, is of another format, or is compressed and its name has no suffix of a
@@ -188,7 +192,9 @@ def open_text_bytes(path: str) -> io.BufferedReader:
     """
     stream = open_bytes(path)
     try:
-        check_may_be_text(stream.peek(HEAD_BYTES)[:HEAD_BYTES], path)
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        check_may_be_text(head, path)
+        _check_width(head, path, encoding)
     except BaseException:
         stream.close()
         raise
@@ -209,6 +215,26 @@ def check_may_be_text(head: bytes, path: str) -> None:
         raise InputError(f"{expected}. Rename the file, or decompress it.", path=path)
     if other := other_content(head):
         raise InputError(expected="text", got=f"{other}.", path=path)
+
+
+def _check_width(head: bytes, path: str, encoding: str | None) -> None:
+    """Checks that text is not UTF-16 or UTF-32, whose bytes are valid UTF-8 with NULs.
+
+    Args:
+        head: the first bytes of the file.
+        path: path of the file.
+        encoding: see `open_text_bytes`.
+
+    Raises:
+        InputError: it is, and the user has not given such an encoding.
+    """
+    wide = wide_encoding(head)
+    if not wide or (encoding or "").startswith(("utf-16", "utf-32")):
+        return
+    convert = f"Convert the file: iconv -f {iconv_name(wide)} -t utf-8"
+    advice = convert if encoding is None else f"Name it: --encoding {wide}"
+    got = f"a file of another encoding: it looks like {wide.upper()}"
+    raise InputError(expected="text", got=got, advice=f"{advice}.", path=path)
 
 
 def _open_stored(path: str) -> io.BufferedReader:

@@ -150,10 +150,28 @@ def test_encodings_that_do_not_mark_damage(encoding, tmp_path):
         publish("csv", path, f"--encoding={encoding}")
 
 
+@follows("intake/streams.py:_check_width --encoding", "intake/streams.py:_check_width iconv -f {}")
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-32"])
+@pytest.mark.parametrize("text", ["name\nGröße\nx\n", "a\n1\n"])
+def test_wide_encodings_without_a_mark(text, encoding, tmp_path):
+    """Their bytes were published, as UTF-8 with NULs."""
+    lines = text.encode().split()
+    path = write(tmp_path, "in.csv", text.encode(encoding))
+    problem = refused("csv", path)
+    assert f"in.csv: expected text, got a file of another encoding: it looks like {encoding.upper()}" in problem
+    found = rows("csv", path, *advises(problem, "--encoding", encoding))
+    assert [str(row[lines[0].decode()]) for row in found] == [str(each) if text[0] == "n" else "1" for each in lines[1:]]
+    path = write(tmp_path, "in.txt", text.encode(encoding))
+    assert "in.txt: expected text" in refused("jsonl", path)
+    [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path))
+    assert rows("text_lines", converted(command, path)) == [{"text": each} for each in lines]
+
+
 @follows("files/inputs.py:check_encoding iconv -f {}")
-def test_encodings_that_cannot_be_cut(tmp_path):
-    path = write(tmp_path, "in.txt", "é\n".encode("utf-32"))
-    [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path, "--encoding", "utf-32"))
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-16-le", "UTF_16_BE", "utf-16"])
+def test_encodings_that_cannot_be_cut(encoding, tmp_path):
+    path = write(tmp_path, "in.txt", "é\n".encode(encoding))
+    [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path, "--encoding", encoding))
     assert rows("text_lines", converted(command, path)) == [{"text": "é".encode()}]
 
 

@@ -20,7 +20,7 @@ from pyarrow import feather, orc
 from beam_datasets.errors import InputError
 from beam_datasets.formats.tfrecord import frame
 from beam_datasets.intake import signatures
-from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
+from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format, wide_encoding
 from beam_datasets.intake.examples import open_records
 from beam_datasets.intake.image_formats import format_of
 from beam_datasets.intake.images import check_image
@@ -111,6 +111,19 @@ def test_an_archive_of_files(tmp_path, kind, name):
 def test_text_is_text(text):
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le"):
         assert other_content(text.encode(encoding)[:HEAD_BYTES]) == ""
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_text_of_utf_8_is_no_wide_text(text):
+    for encoding in ("utf-8", "utf-8-sig", "latin-1"):
+        assert wide_encoding(text.encode(encoding, "ignore")) == ""
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", ["id,name\n1,a\n", "Größe\n" * 50, '{"a": "é"}\n', "ab"])
+def test_wide_text(encoding, text):
+    assert wide_encoding(text.encode(encoding)) == encoding
+    assert wide_encoding("\ufeff".encode(encoding) + text.encode(encoding)) in ("", "utf-32")
 
 
 def test_a_long_text_about_git_lfs_is_text():
