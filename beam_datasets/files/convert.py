@@ -179,7 +179,9 @@ def _parse_float(text: str) -> float | int:
         raise ValueError(f"{text!r:.60} is not a number") from None
     if abs(number) < _MAX_EXACT or number != number:
         return number
-    return int(text) if text.strip().lstrip("+-").isdecimal() else finite(text)  # float() rounds integers
+    if math.isinf(number) or not text.strip().lstrip("+-").isdecimal():
+        return finite(text)
+    return int(text)  # float() rounds integers
 
 
 def finite(text: str) -> float:
@@ -210,12 +212,26 @@ def _parse_json(text: str) -> Any:
     """Returns the value of a JSON text; None for "".
 
     Raises:
-        ValueError: the text is not JSON, or has a number that is too large for a float64.
+        ValueError: the text is not JSON, is nested too deeply, or has a number that is too large for a float64.
     """
     try:
-        return json.loads(text, parse_float=finite) if text else None
+        return json.loads(text, parse_float=finite, parse_int=_json_integer) if text else None
     except json.JSONDecodeError as error:
         raise ValueError(f"{text!r:.60} is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{text!r:.60} is nested too deeply to be read") from None
+
+
+def _json_integer(text: str) -> int:
+    """Returns the integer that a text of JSON means.
+
+    Raises:
+        ValueError: it has more digits than Python converts.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.60} has too many digits for a number; as a string it is kept") from None
 
 
 _PARSERS: dict[str, Convert] = {

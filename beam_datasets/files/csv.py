@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
 _DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel writes and reads it as the first line
 _JSON_START = re.compile(r"\{(['\"]|\s*$)|\[(\{|\s*$)")
+_MARKUP_START = re.compile(r"<(!doctype|html|\?xml)\b", re.IGNORECASE)
 _FRACTION = re.compile(r"[+-]?\d*[.]\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
@@ -127,30 +128,38 @@ class Csv(RowsBuilder):
         return columns
 
     def _check_is_header(self, file: InputFile, name: str) -> None:
-        """Checks that a header is neither JSON nor a comment. One that has a `--feature` is not checked.
+        """Checks that a header is neither JSON nor HTML nor a comment. One that has a `--feature` is not checked.
 
         Args:
             file: the file.
             name: the name of its first column.
 
         Raises:
-            InputError: it begins as JSON does; or with `#`, and the user gives no beginning of comments.
+            InputError: it begins as JSON, HTML or XML does; or with `#`, and the user gives no beginning of comments.
         """
         if name in self._specs or not self._dialect.has_header:
             return
-        as_name = f"if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
+        as_name = f"; if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
+        as_name = "" if "=" in name else as_name  # an option ends a name there
         if _JSON_START.match(name):
             raise InputError(
                 expected="a header",
                 got=f"{name!r:.60}",
-                advice=f"If the file is JSON, build it as such: `beam-datasets build jsonl`; {as_name}",
+                advice=f"If the file is JSON, build it as such: `beam-datasets build jsonl`{as_name}",
+                path=file.path,
+            )
+        if _MARKUP_START.match(name):
+            raise InputError(
+                expected="a header",
+                got=f"{name!r:.60}",
+                advice=f"If the file is the error page of a server, in HTML or XML, get it again{as_name}",
                 path=file.path,
             )
         if name.startswith("#") and not self._dialect.comment:
             raise InputError(
                 expected="a header",
                 got=f"{name!r:.60}",
-                advice=f"If lines that begin with # are comments, --comment '#' leaves them out; {as_name}",
+                advice=f"If lines that begin with # are comments, --comment '#' leaves them out{as_name}",
                 path=file.path,
             )
 
@@ -426,7 +435,8 @@ def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tup
     quoting: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
     codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-    decoded = io.TextIOWrapper(limited.buffered(), codec, errors="surrogateescape", newline="")
+    errors = "surrogatepass" if codec.startswith(("utf-16", "utf-32")) else "surrogateescape"
+    decoded = io.TextIOWrapper(limited.buffered(), codec, errors, newline="")
     try:
         first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
     except UnicodeError as error:

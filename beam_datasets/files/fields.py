@@ -259,13 +259,18 @@ def paths_of(fields: Mapping[str, Field], prefix: str = "") -> Iterator[str]:
         yield from paths_of(field.fields or {}, f"{prefix}{name}/")
 
 
+_ITEMS = re.compile(r"(\[\])*$")
+
+
 def advice(path: str, kind: str) -> str:
     """Returns the `--feature` option, shell-quoted, that sets the type of the value at a path; `[]` means list items.
 
     >>> advice("a/x", "float64"), advice("a[]", "float64"), advice("a[]/x", "drop")
     ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
+    >>> advice("price [EUR]", "string")
+    "--feature 'price [EUR]=string'"
     """
-    name = path.rstrip("[]")
+    name = path[: len(path) - len(_ITEMS.search(path)[0])]  # type: ignore[index]  # matches any text
     return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
 
 

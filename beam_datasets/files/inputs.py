@@ -267,6 +267,8 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
     looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
     if of_lines and looks_like_utf16:
         advice = "it looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
+    elif error.encoding.startswith(("utf-16", "utf-32")):  # which was given; others would read its zeros as characters
+        advice = "the file is damaged or cut off; get it again"
     elif looks_like_utf16:
         advice = "it looks like UTF-16 (--encoding utf-16)"
     else:

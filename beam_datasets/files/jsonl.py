@@ -362,4 +362,4 @@ def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Shared: `json.loads` would create a decoder per text.
 _decoder = json.JSONDecoder(object_pairs_hook=_object_of_pairs, parse_float=_finite)
-_lenient_decoder = json.JSONDecoder()
+_lenient_decoder = json.JSONDecoder(parse_int=len)  # finds the end of a value that cannot be stored

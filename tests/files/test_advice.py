@@ -292,7 +292,7 @@ def content_of_parquet():
     ids=range(12),
 )
 @follows(
-    "files/csv.py:_check_is_header beam-datasets build jsonl`;",
+    "files/csv.py:_check_is_header beam-datasets build jsonl`{}",
     "intake/signatures.py: beam-datasets build image_folder`",
     "intake/signatures.py: beam-datasets build sound_folder`",
     "intake/signatures.py: beam-datasets build parquet`",
@@ -308,3 +308,10 @@ def test_a_file_of_another_format(kind, name, content, tmp_path):
     found = rows(other_kind, tmp_path if other_kind.endswith("_folder") else path, *given)
     assert other_kind != kind
     assert other_kind.endswith("_folder") or found[0]["id"] == 1
+
+
+def test_advice_for_names_with_brackets(tmp_path):
+    """The bracket was cut off the name."""
+    path = write(tmp_path, "in.csv", "t [C],x[0]\n1,a\n2,b\n?,c\n")
+    given = advises(refused("csv", path), "--feature", "t [C]=string")
+    assert [row["t [C]"] for row in rows("csv", path, *given)] == [b"1", b"2", b"?"]

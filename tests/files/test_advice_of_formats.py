@@ -77,6 +77,20 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "line 4: column 'price': '1.234,50' is not a number" in refusal
 
 
+@pytest.mark.parametrize(
+    "text", ["<html>\n<body>\nnot found\n", "<!DOCTYPE html>\nx\n", '<?xml version="1.0"?>\n<Error/>\n']
+)
+def test_the_error_page_of_a_server(text, tmp_path):
+    """Each line was a row."""
+    path = write(tmp_path, "a.csv", text)
+    problem = refused("csv", path)
+    assert "a.csv: expected a header, got '<" in problem
+    assert "get it again" in problem
+    names = [value for option, value in advised(problem) if option == "--feature"]
+    assert len(names) == ("=" not in text)
+    assert [len(rows("csv", path, "--feature", name)) for name in names] == [text.count("\n") - 1] * len(names)
+
+
 @follows("files/csv.py:_separators --feature")
 def test_texts_that_may_be_numbers_are_an_error_only_if_all_are_numbers(tmp_path, caplog):
     path = write(tmp_path, "a.csv", "n;m\n1,234;1,5\n5,678;about 2\n")
@@ -160,7 +174,9 @@ def test_wide_encodings_without_a_mark(text, encoding, tmp_path):
     problem = refused("csv", path)
     assert f"in.csv: expected text, got a file of another encoding: it looks like {encoding.upper()}" in problem
     found = rows("csv", path, *advises(problem, "--encoding", encoding))
-    assert [str(row[lines[0].decode()]) for row in found] == [str(each) if text[0] == "n" else "1" for each in lines[1:]]
+    assert [str(row[lines[0].decode()]) for row in found] == [
+        str(each) if text[0] == "n" else "1" for each in lines[1:]
+    ]
     path = write(tmp_path, "in.txt", text.encode(encoding))
     assert "in.txt: expected text" in refused("jsonl", path)
     [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path))

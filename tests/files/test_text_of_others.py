@@ -315,6 +315,45 @@ def test_numbers_of_thousands_of_digits(files):
     assert "a.jsonl, line 2 (byte 9): a number has too many digits" in files.fails("jsonl")
 
 
+@pytest.mark.parametrize(
+    "content, kind, problem",
+    [
+        ('[{"a": 1}, {"a": DIGITS}, {"a": 2}]', "int64", "in.data, line 1 (byte 11): a number has too many digits"),
+        ("a,b\n1,x\nDIGITS,y\n2,z\n", "float64", "in.data, line 3: column 'a': '999.* is too large for a float64"),
+        ("a,b\n1,x\n-DIGITS.5,y\n2,z\n", "float64", "in.data, line 3: column 'a': '-99.* is too large for a float64"),
+        ("a,b\n[1],x\n[DIGITS],y\n[2],z\n", "int64[]", "in.data, line 3: column 'a': '999.* has too many digits"),
+        ("a,b\n[1],x\nNESTED,y\n[2],z\n", "int64[]", "in.data, line 3: column 'a': .* is nested too deeply"),
+    ],
+)
+def test_values_that_python_refuses_are_bad_rows(tmp_path, content, kind, problem):
+    """Of arrays of JSON, the rest was left out; the advice was to call a function of Python."""
+    path = tmp_path / "in.data"
+    path.write_text(content.replace("DIGITS", "9" * 5000).replace("NESTED", "[" * 100_000))
+    form, options = "jsonl" if content[0] == "[" else "csv", (f"--feature=a={kind}",)
+    with pytest.raises(bd.errors.InputError, match=problem.replace("(", r"\(").replace(")", r"\)")) as caught:
+        publish(form, path, *options)
+    assert "sys.set" not in str(caught.value)
+    values = [row["a"] for row in publish(form, path, *options, "--skip_bad").rows]
+    assert values == ([[1], [2]] if kind == "int64[]" else [1, 2])
+
+
+@pytest.mark.parametrize("content, problem", [
+    ("lone", "in.csv, line 3: '\\\\ud800' is a lone surrogate"),
+    ("odd", "in.csv, line 4: not utf-16-le: .* truncated data.; the file is damaged or cut off; get it again"),
+])  # fmt: skip
+def test_damaged_utf_16(tmp_path, content, problem):
+    """A lone surrogate is one bad row. A cut file had the advice to name another encoding, which would read NULs."""
+    path, [first, last] = tmp_path / "in.csv", (text.encode("utf-16-le") for text in ("a,b\n1,é\n", "2,x\n"))
+    path.write_bytes(first + {"lone": "3,\ud800\n".encode("utf-16-le", "surrogatepass"), "odd": b""}[content] + last)
+    if content == "odd":
+        path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(bd.errors.InputError, match=problem):
+        publish("csv", path, "--encoding=utf-16-le")
+    found = publish("csv", path, "--encoding=utf-16-le", "--skip_bad")
+    assert [row["a"] for row in found.rows] == [1, 2]
+    assert found.counted["left out"] == 1
+
+
 @pytest.mark.parametrize("value", [r"x\udc00", *slow(r"\ud83d", r"\ud83d\u0041")])
 def test_lone_surrogates_name_their_line(files, value):
     files.write("a.jsonl", f'{{"t": "\\ud83d\\ude00"}}\n{{"t": "{value}"}}\n')

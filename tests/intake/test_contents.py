@@ -94,7 +94,9 @@ def test_an_archive_of_files(tmp_path, kind, name):
     path = tmp_path / name
     compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(path.suffix, bytes)
     path.write_bytes(compress(tarred("a.csv")))
-    with pytest.raises(InputError, match=f"{name}: expected text, got a tar archive. Unpack it, and give the files in it"):
+    with pytest.raises(
+        InputError, match=f"{name}: expected text, got a tar archive. Unpack it, and give the files in it"
+    ):
         publish(kind, path)
 
 
