@@ -305,9 +305,9 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         """Returns `as_dataset(split, decoders=decoders)`, which has a length and items by position."""
         return self.as_dataset(split, decoders=decoders)
 
-    def _described(self) -> DatasetInfo:
-        """Returns the metadata; its features accept what those of TFDS convert. See `DatasetBuilder._described`."""
-        info = super()._described()
+    def _build_described_info(self) -> DatasetInfo:
+        """Returns the metadata; its features accept what those of TFDS convert. See `DatasetBuilder`."""
+        info = super()._build_described_info()
         if info.features is not None:
             enable_tfds_conversions(info.features)
         return info

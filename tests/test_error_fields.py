@@ -10,7 +10,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import errors, features
-from beam_datasets.engines.failures import reason, tell_facts
+from beam_datasets.engines.failures import add_facts_to_message, reason
 from beam_datasets.errors import (
     BeamDatasetsError,
     DuplicateKeyError,
@@ -159,7 +159,7 @@ def test_the_key_of_examples_from_an_engine() -> None:
     """An engine passes the text of an error alone."""
     sort_key = hash_key("train", "a")
     error = DuplicateKeyError("two examples have the same key", split="train", key=7, sort_key=sort_key)
-    tell_facts(error)
+    add_facts_to_message(error)
     try:
         raise error.with_message(f"{error} [while running 'WriteExamples/Write']")
     except DuplicateKeyError:

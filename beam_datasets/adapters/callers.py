@@ -77,8 +77,8 @@ def find_dividing_shard() -> Any:
     return None
 
 
-def is_split_by_divider() -> bool:
-    """Returns whether an `IterableDatasetShard` of Accelerate reads, and gives each rank a part of each batch."""
+def does_accelerate_split_batches() -> bool:
+    """Returns whether Accelerate's `IterableDatasetShard` divides a batch among ranks: `split_batches`."""
     shard = find_dividing_shard()
     return shard is not None and bool(shard.split_batches)
 

@@ -153,7 +153,7 @@ class Divided:
         check_divider(self._dataset)
         ranks = self.ranks
         num_workers, batch_size, drop_last = torch_workers.inspect_calling_loader()
-        if batch_size is not None and callers.is_split_by_divider():
+        if batch_size is not None and callers.does_accelerate_split_batches():
             return count_split_items(self._dataset, self._count_items_of_workers(ranks, max(1, num_workers)))
         if num_workers < 2 or batch_size is None:
             return self._count_items(ranks.rank, ranks.num_ranks)
@@ -461,7 +461,7 @@ class Divided:
         start_state = self._state_at_beginning(self._passes.last_or_first) if start is None else start
         name, count, dataset = "batches", batches, dataset_at_state(self._dataset, start_state)
         if batches is None:
-            name, count, dataset = "examples", examples, dataset._unbatched()
+            name, count, dataset = "examples", examples, dataset._without_batches()
         elif dataset._steps[0].kind != "batch":
             if self._block is None:
                 raise TypeError(

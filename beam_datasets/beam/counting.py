@@ -41,7 +41,7 @@ def merge_counts(counts: beam.PCollection, sharding: ShardingOptions, transport:
             counts
             | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
             | "CountParts" >> merge
-            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+            | "Gather" >> beam.MapTuple(_drop_bundle_number).with_output_types(COUNTS)
         )
     return counts | "CountKeys" >> merge
 
@@ -100,7 +100,7 @@ class _SpreadCounts(beam.DoFn):
         yield (split, self._number), counts
 
 
-def _of_split(key: tuple[str, int], counts: Histogram) -> tuple[str, Histogram]:
+def _drop_bundle_number(key: tuple[str, int], counts: Histogram) -> tuple[str, Histogram]:
     """Returns (split, histogram) of ((split, number), histogram)."""
     return key[0], counts
 

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import storage
 from beam_datasets.beam.metrics import count_requests
-from beam_datasets.engines.failures import SourceError, tell_facts
+from beam_datasets.engines.failures import SourceError, add_facts_to_message
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.publishing.checkpoints import Checkpoint, checksum, choose, load_checkpoints
@@ -154,7 +154,7 @@ class EncodePairs(beam.DoFn):
             return self._encoder.add(key, example)
         except BeamDatasetsError as error:
             if self._transport.tells_facts:
-                tell_facts(error)
+                add_facts_to_message(error)
             raise
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -344,7 +344,7 @@ class _EncodeUnits(beam.DoFn):
         except Exception as error:
             self._reporting.close()
             if isinstance(error, BeamDatasetsError) and self._transport.tells_facts:
-                tell_facts(error)
+                add_facts_to_message(error)
             raise
         self._encoded.inc()
         if self._transport.spill_dir is not None:

@@ -24,7 +24,7 @@ from beam_datasets.beam.publishing import publish_shards
 from beam_datasets.beam.routing import route_blocks
 from beam_datasets.beam.tasks import SpreadTasks
 from beam_datasets.engines.engine import Transport
-from beam_datasets.engines.failures import tell_facts
+from beam_datasets.engines.failures import add_facts_to_message
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.native import note_if_missing
@@ -200,7 +200,7 @@ class _WriteGroup(beam.DoFn):
                 written = groups.write_group(group, element[1], self._destination)
             except BeamDatasetsError as error:
                 if self._tells_facts:
-                    tell_facts(error)
+                    add_facts_to_message(error)
                 raise
             if self._records:
                 self._records.save(element[0], plan, written)

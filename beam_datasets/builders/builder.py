@@ -124,7 +124,7 @@ class DatasetBuilder(DeclaredVariants):
         self._builder_config = self._choose_config(config, version)
         self.version = self._choose_version(version)
 
-    def _described(self) -> DatasetInfo:
+    def _build_described_info(self) -> DatasetInfo:
         """Returns the metadata that the author's `_info` describes.
 
         Raises:
@@ -186,7 +186,7 @@ class DatasetBuilder(DeclaredVariants):
 
         For a published version it includes the splits, and what the code does not declare.
         """
-        info = self._described()
+        info = self._build_described_info()
         if not info.name:
             info = info.replace(builder=self)
         return info.with_published(self._open_published().info) if self.is_prepared() else info
@@ -506,7 +506,7 @@ class DatasetBuilder(DeclaredVariants):
         """
         self._check_not_blocked()
         published = self._open_published()
-        if as_supervised and (keys := self._described().supervised_keys):  # which may be new in the code
+        if as_supervised and (keys := self._build_described_info().supervised_keys):  # which may be new in the code
             published.info = published.info.replace(supervised_keys=keys)
         return published.as_dataset(
             split,
@@ -559,9 +559,9 @@ class DatasetBuilder(DeclaredVariants):
         sources = self._sources(pipeline)
         if self._trial_examples is None:
             return sources
-        from beam_datasets.sources.first_examples import first_of
+        from beam_datasets.sources.first_examples import take_first_examples
 
-        first = {name: first_of(name, sources, self._trial_examples) for name in sources}
+        first = {name: take_first_examples(name, sources, self._trial_examples) for name in sources}
         self.uncut_splits = [name for name in sources if first[name] is sources[name]]
         return first
 
@@ -596,9 +596,9 @@ class DatasetBuilder(DeclaredVariants):
         """Returns {split: source} of a list of `SplitGenerator`."""
         if not isinstance(generators, Sequence) or not all(isinstance(each, SplitGenerator) for each in generators):
             return {}
-        return {str(each.name): self._generated(each.gen_kwargs) for each in generators}
+        return {str(each.name): self._call_generator(each.gen_kwargs) for each in generators}
 
-    def _generated(self, arguments: Mapping[str, Any]) -> ExampleSource:
+    def _call_generator(self, arguments: Mapping[str, Any]) -> ExampleSource:
         """Returns the source of a `SplitGenerator` with these arguments."""
         return self._generate_examples(**arguments)  # type: ignore[attr-defined]
 
@@ -627,7 +627,7 @@ class DatasetBuilder(DeclaredVariants):
             ) from None
         features = published.info.features
         if skip_decoding(features, UnknownFeature):  # custom connectors that are not registered: the code has them
-            code_features = self._described().features
+            code_features = self._build_described_info().features
             texts = (
                 re.sub(r'("pythonClassName": ")[\w.]*\.', r"\1", to_json_text(each))
                 for each in (code_features, features)
@@ -672,7 +672,7 @@ GeneratorBasedBuilder = DatasetBuilder
 class BeamBasedBuilder(DatasetBuilder, skip_registration=True):
     """A builder whose list of `SplitGenerator` gives arguments to `_build_pcollection(pipeline, ...)`."""
 
-    def _generated(self, arguments: Mapping[str, Any]) -> ExampleSource:
+    def _call_generator(self, arguments: Mapping[str, Any]) -> ExampleSource:
         """Returns a Beam transform that calls the author's `_build_pcollection` with the arguments."""
         import apache_beam as beam
 

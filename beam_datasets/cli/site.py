@@ -87,7 +87,7 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-def _is_one_in_the_other(*directories: str) -> bool:
+def _do_overlap(*directories: str) -> bool:
     """Returns whether two directories are the same, or one contains the other."""
     if any(map(storage.is_remote, directories)):  # it has no links
         parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
@@ -103,7 +103,7 @@ def run(args: Sequence[str]) -> int:
     root, target = catalog.root_dir(parsed.data_dir, parsed.storage_options), storage.normalize(parsed.to)
     if not catalog.list_datasets(root) and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    if _is_one_in_the_other(target, root):
+    if _do_overlap(target, root):
         raise UsageError(f"--to {parsed.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)
     site = _Site(catalogue, target, (parsed.url or "").rstrip("/"), jinja)
@@ -335,7 +335,7 @@ class _Site:
         for several, None for a damaged one.
         """
         name, rows = published.info.display_name, []
-        for index, example in enumerate(pages.read(published, split)[: pages.PAGE_ROWS]):
+        for index, example in enumerate(pages.read_slice(published, split)[: pages.PAGE_ROWS]):
             row = {}
             for path, value, leaf in leaves_with_features(example, published.info.features):
                 files = media_of(value, leaf)

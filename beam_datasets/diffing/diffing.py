@@ -374,7 +374,7 @@ class SplitRecords:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def _place(self, index: int) -> tuple[int, int]:
+    def _locate_example(self, index: int) -> tuple[int, int]:
         """Returns the number of the shard that has the example at an index, and its number in the shard."""
         shard = int(np.searchsorted(self.offsets, index, side="right")) - 1
         return shard, index - int(self.offsets[shard])
@@ -413,7 +413,7 @@ class SplitRecords:
             MetadataError: its index is damaged, or is not of this shard.
         """
         if not self._first <= index < self._stop:
-            shard, skip = self._place(index)
+            shard, skip = self._locate_example(index)
             length = self.shard_lengths[shard]
             run = FileInstruction(self._paths[shard], skip, length - skip, length)
             self._blocks, self._block = read_blocks(run, self._pool(shard)), []
@@ -430,7 +430,7 @@ class SplitRecords:
         Raises:
             CorruptRecordError: the record is damaged, or the function raises an error.
         """
-        number, record = self._place(index)
+        number, record = self._locate_example(index)
         shard = self._shard(number)
         try:
             return function(shard.read_one(record))
@@ -445,7 +445,7 @@ class SplitRecords:
 
     def place_of(self, index: int) -> str:
         """Returns the place of the record at an index: its file, byte and number."""
-        number, record = self._place(index)
+        number, record = self._locate_example(index)
         return describe_location(self._shard(number), record)
 
     def _pool(self, shard: int) -> ShardPool:

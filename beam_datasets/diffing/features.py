@@ -258,9 +258,9 @@ class VersionReader:
             return True, False
         one, other = self._shared_old(old), self._shared_new(new)
         is_damaged = any(isinstance(value, Undecoded) for value in (*one.values(), *other.values()))
-        return not self._differing(old, new, one, other), is_damaged
+        return not self._find_differing_paths(old, new, one, other), is_damaged
 
-    def _differing(self, old: Buffer, new: Buffer, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    def _find_differing_paths(self, old: Buffer, new: Buffer, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         """Returns the paths of the values that differ between two records.
 
         Args:
@@ -274,12 +274,14 @@ class VersionReader:
             """Returns whether two records have the same value at a path; undecodable values are compared as stored."""
             mine, theirs = one.get(path), other.get(path)
             if isinstance(mine, Undecoded) and isinstance(theirs, Undecoded):
-                return self._compare_stored and self._stored(old, path) == self._stored(new, path)
+                return self._compare_stored and self._read_stored_values(old, path) == self._read_stored_values(
+                    new, path
+                )
             return identical(mine, theirs)
 
         return [path for path in {**one, **other} if not is_alike(path)]
 
-    def _stored(self, record: Buffer, path: str) -> dict[bytes, bytes]:
+    def _read_stored_values(self, record: Buffer, path: str) -> dict[bytes, bytes]:
         """Returns the stored values of the feature at a path in a record."""
         entries = self.features_of(record)
         return {
@@ -304,7 +306,7 @@ class VersionReader:
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns ({path: value} of the old example, the same of the new one) for the values in which they differ."""
         one, other = self._shared_old(old), self._shared_new(new)
-        differing = self._differing(old, new, one, other)
+        differing = self._find_differing_paths(old, new, one, other)
         return {path: one.get(path) for path in differing}, {path: other.get(path) for path in differing}
 
 
@@ -322,7 +324,7 @@ def _record_flattener(feature: FeatureConnector | None) -> Callable[[Buffer], di
 
 
 def _replace_unknown(feature: FeatureConnector) -> FeatureConnector:
-    """Returns the features with what is stored in place of those of unknown classes."""
+    """Returns the features, with those of unknown classes replaced by features that decode to the stored lists."""
     return select_decoded(feature, skip_decoding(feature, UnknownFeature))
 
 

@@ -103,7 +103,7 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
     """
     limit = num_left = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
-    with _replacing(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
+    with _replace_on_success(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
         if method not in _SINGLE_FILES:
             temporary.mkdir()
         for name, open_member in members:
@@ -303,7 +303,7 @@ def _check_end_of_tar(archive: tarfile.TarFile, content: IO[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
+def _replace_on_success(target: Path) -> Iterator[Path]:
     """Context manager: provides a path beside the target; without an error, its file replaces the target at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     directory = tempfile.mkdtemp(prefix=f".{target.name[-40:]}.", dir=target.parent)

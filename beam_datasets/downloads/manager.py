@@ -183,7 +183,7 @@ class DownloadManager:
         Raises:
             DownloadError: a file cannot be had, or is another than was recorded.
         """
-        paths = self._mapped(self._download, urls)
+        paths = self._map_in_threads(self._download, urls)
         self._register()
         return paths
 
@@ -195,11 +195,11 @@ class DownloadManager:
         Raises:
             DownloadError: an archive does not exist, is damaged, of an unknown kind, or unsafe to unpack.
         """
-        return self._mapped(self._extract, paths)
+        return self._map_in_threads(self._extract, paths)
 
     def download_and_extract(self, urls: Any) -> Any:
         """Returns `extract(download(urls))`; a file that is not an archive is left as it is."""
-        paths = self._mapped(self._download_and_extract, urls)
+        paths = self._map_in_threads(self._download_and_extract, urls)
         self._register()
         return paths
 
@@ -235,9 +235,9 @@ class DownloadManager:
             """Adds the checksums in a downloaded file to the settings."""
             self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(path)})
 
-        _map(add, self._mapped(self._download, urls))
+        _map(add, self._map_in_threads(self._download, urls))
 
-    def _mapped(self, function: Callable[[Any], Any], tree: Any) -> Any:
+    def _map_in_threads(self, function: Callable[[Any], Any], tree: Any) -> Any:
         """Returns the tree with `function(leaf)` in place of each leaf; calls it once per distinct leaf, in threads."""
         with ThreadPoolExecutor(self._settings.max_at_once, "beam_datasets-download") as executor:
             submit = functools.cache(lambda leaf: executor.submit(function, leaf))
@@ -252,14 +252,14 @@ class DownloadManager:
         url = _url_of(resource)
         checksum = self._settings.checksums.get(url)
         if (local := _local_path(url)) is not None:
-            return self._checked(local, url, checksum)
-        path = self._cached(url, checksum)
+            return self._check_local_file(local, url, checksum)
+        path = self._find_local_file(url, checksum)
         if path is None:
             path = self._fetch_url(url, None if self.register_checksums else checksum)
         self._note(url, path)
         return path
 
-    def _checked(self, path: Path, url: str, recorded: Checksum | None) -> Path:
+    def _check_local_file(self, path: Path, url: str, recorded: Checksum | None) -> Path:
         """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
 
         Args:
@@ -284,8 +284,8 @@ class DownloadManager:
             self._note(url, path)
         return path
 
-    def _cached(self, url: str, recorded: Checksum | None) -> Path | None:
-        """Returns the file of a URL from the manual or download directory; None if it must be fetched.
+    def _find_local_file(self, url: str, recorded: Checksum | None) -> Path | None:
+        """Returns the file of a URL in the manual or the download directory; None if it must be fetched.
 
         Raises:
             DownloadError: a required checksum is missing or differs, or a worker would have to fetch it.
@@ -301,9 +301,9 @@ class DownloadManager:
                     "changed on purpose, record it again by --register_checksums."
                 )
             return by_hand
-        path = self._kept(self._place(url, None if self.register_checksums else recorded))
+        path = self._find_downloaded(self._path_of_url(url, None if self.register_checksums else recorded))
         if recorded and not (path.is_file() or self.register_checksums):
-            registered = self._kept(self._place(url, None))  # by the run that recorded the checksum
+            registered = self._find_downloaded(self._path_of_url(url, None))  # by the run that recorded the checksum
             has_name = recorded.filename in (None, registered.name.partition("-")[2])  # it decides how to unpack
             if has_name and registered.is_file() and compute_sha256_once(registered) == recorded.sha256:
                 return registered
@@ -316,15 +316,18 @@ class DownloadManager:
             )
         return None
 
-    def _place(self, url: str, recorded: Checksum | None) -> Path:
+    def _path_of_url(self, url: str, recorded: Checksum | None) -> Path:
         """Returns the path of a URL's file: `<hash of URL and recorded SHA-256>-<name>` in the download directory."""
         name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
         key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{shorten_file_name(name)}"
 
     @staticmethod
-    def _kept(path: Path) -> Path:
-        """Returns the path of the file with this key, which the server may have named; the path itself without one."""
+    def _find_downloaded(path: Path) -> Path:
+        """Returns the downloaded file that has the hash of a path `<hash>-<name>`, whatever name the server gave it.
+
+        Returns the path itself if there is no such file.
+        """
         same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
@@ -337,14 +340,14 @@ class DownloadManager:
             DownloadError: it cannot be fetched, or has another checksum than the recorded one.
         """
         check_installed()
-        path = self._place(url, recorded)
+        path = self._path_of_url(url, recorded)
         path.parent.mkdir(parents=True, exist_ok=True)
         # A registered checksum is that of the server's current file, so one that is here already does not do.
-        former_id = _file_id(self._kept(path)) if self.register_checksums else None
+        former_id = _file_id(self._find_downloaded(path)) if self.register_checksums else None
         partial_path, verify_ssl = path.with_name(f".{path.name}.part"), self._settings.verify_ssl
         partial = PartialDownload(url, partial_path, recorded, verify_ssl=verify_ssl)
         with storage.locked(partial.path):
-            former_path = self._kept(path)
+            former_path = self._find_downloaded(path)
             if _file_id(former_path) not in (None, former_id):  # another process has fetched it
                 partial.path.unlink()
                 return former_path

@@ -311,7 +311,7 @@ def _start_worker(pool: str, params: dict[str, str], control: _Control, host: st
         seconds: the time that the worker gets to connect; whether it has is `control.connected`.
     """
     name = f"check-{uuid.uuid4().hex[:8]}"
-    with _served(control, host) as url, grpc.insecure_channel(pool) as channel:
+    with _serve_worker(control, host) as url, grpc.insecure_channel(pool) as channel:
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=url)
         service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         try:
@@ -419,7 +419,7 @@ def _stage_problem(error: str, host: str) -> str:
 
 
 @contextlib.contextmanager
-def _served(control: _Control, host: str) -> Iterator[str]:
+def _serve_worker(control: _Control, host: str) -> Iterator[str]:
     """Serves a worker at an address of this machine until the context ends; provides the URL."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)

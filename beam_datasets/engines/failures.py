@@ -27,7 +27,7 @@ from beam_datasets.shuffle.block_builder import NOT_UTF8
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
 _GROUP_MARGIN = re.compile(r"^ +(?:\| ?|\+ )", re.MULTILINE)  # of an ExceptionGroup's traceback
-_FACTS = re.compile(r"\s*\[facts (?=\{)")  # as `tell_facts` writes them, before JSON and ]
+_FACTS = re.compile(r"\s*\[facts (?=\{)")  # as `add_facts_to_message` writes them, before JSON and ]
 _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<record>\d+)\))?: ")
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 ENDED_EARLY = "a worker process ended before it had connected"
@@ -125,7 +125,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     return GenerationError(f"{name}: {message.strip()}{location}")
 
 
-def tell_facts(error: errors.BeamDatasetsError) -> None:
+def add_facts_to_message(error: errors.BeamDatasetsError) -> None:
     """Adds the facts of an error to its message, since an engine passes the text of a worker's error alone.
 
     `reason` removes them from the message, and sets the attributes again.
@@ -159,50 +159,50 @@ def _engine_error(text: str) -> GenerationError | None:
     if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
         return GenerationError(f"{different[0]} Nothing was published.")
     if missing_jar := re.search(r"Unable to fetch remote job server jar at ([^\s:]+:[^\s:]+)", text):
-        return _unpublished(
+        return _build_unpublished_error(
             f"Beam could not download its job server, {missing_jar[1].rpartition('/')[2]}",
             "Give the address of a running one (--job_endpoint HOST:PORT) or its jar (--flink_job_server_jar FILE), or "
             "choose a version of Flink for which Beam has one (--flink_version).",
         )
     if _NO_POOL in text and _GRPC in text:  # TaskManagers use another protocol among themselves
-        return _unpublished(
+        return _build_unpublished_error(
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused)",
             "Each needs one: python -m beam_datasets.beam.worker_pool --port PORT",
         )
     if "No client connected within timeout" in text:
-        return _unpublished(
+        return _build_unpublished_error(
             "a worker could not start its part of the job; the output of its worker pool says why, such as another "
             "version of Beam, or a package that is not installed",
             "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once.",
         )
     if "NoResourceAvailableException" in text:
-        return _unpublished(
+        return _build_unpublished_error(
             "the cluster had too few free slots for the job for longer than slot.request.timeout, such as after the "
             "loss of a TaskManager",
             "Start TaskManagers, or lower --parallelism, and run it again.",
         )
     if "JobCancellationException" in text:
-        return _unpublished("the job was cancelled on the engine's page or by its interface")
+        return _build_unpublished_error("the job was cancelled on the engine's page or by its interface")
     if "FlinkJobNotFoundException" in text:
-        return _unpublished(
+        return _build_unpublished_error(
             "the JobManager does not know the job",
             "It has been started again, and without high availability its jobs end with it.",
         )
     if any(words in text for words in _WORKER_LOST):
-        return _unpublished(
+        return _build_unpublished_error(
             "a worker process died (killed, or out of memory)",
             "Run it again, with fewer worker processes (--num_workers) if memory was short.",
         )
     return None
 
 
-def _unpublished(problem: str, advice: str | None = None) -> GenerationError:
+def _build_unpublished_error(problem: str, advice: str | None = None) -> GenerationError:
     """Returns the error of a job that has ended without having published."""
     return GenerationError(problem, outcome=NOT_PUBLISHED, advice=advice)
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
-    """Returns an error of the class with the message, and with the facts that `tell_facts` has added to the message."""
+    """Returns an error of the class with the message, and with the facts of `add_facts_to_message` as attributes."""
     if match := _FACTS.search(message):
         try:
             facts, length = json.JSONDecoder().raw_decode(message[match.end() :])
@@ -283,7 +283,7 @@ def job_reported() -> Iterator[None]:
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    handler.addFilter(_is_news_of_beam)
+    handler.addFilter(_is_warning_or_state_change)
     reporters = [logging.getLogger(name) for name in _REPORTERS]
     levels = [reporter.level for reporter in reporters]
     with beam_silenced():
@@ -303,10 +303,10 @@ def _is_not_of_beam(record: logging.LogRecord) -> bool:
     return f"{os.sep}apache_beam{os.sep}" not in record.pathname
 
 
-def _is_news_of_beam(record: logging.LogRecord) -> bool:
+def _is_warning_or_state_change(record: logging.LogRecord) -> bool:
     """Returns whether a log record of Beam is a warning, an error, or a change of the job's state."""
-    is_news = record.levelno >= logging.WARNING or " state " in record.getMessage()
-    return is_news and not _is_not_of_beam(record)
+    is_relevant = record.levelno >= logging.WARNING or " state " in record.getMessage()
+    return is_relevant and not _is_not_of_beam(record)
 
 
 class _OneLine(logging.Formatter):

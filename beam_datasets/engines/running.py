@@ -103,7 +103,7 @@ def run_pipeline(
     check = (lambda: None) if run is None else functools.partial(staging_checks.check_directories, run)
     runner: Any = pipeline.runner
     has_runner_process = isinstance(runner, local_runner.LocalRunner)
-    ending = contextlib.nullcontext() if has_runner_process else _ended_by(check)
+    ending = contextlib.nullcontext() if has_runner_process else _end_on_error(check)
     with failures.beam_silenced(), ending, _readable_errors():  # the last takes what Ctrl-C has caused for Ctrl-C
         try:
             if not has_runner_process:
@@ -190,7 +190,7 @@ def check_visible(run: Run) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by(check: Callable[[], None]) -> Iterator[None]:
+def _end_on_error(check: Callable[[], None]) -> Iterator[None]:
     """Context manager: ends its body with the error that `check` raises, which is called about once a second.
 
     Another thread calls it, and then interrupts this one as Ctrl-C does. So nothing is checked where Ctrl-C has another

@@ -207,7 +207,12 @@ class WorkerStream(io.TextIOBase):
         self.write_lines([last_line], by_beam=False)
 
     def write_lines(self, lines: Iterable[str], *, by_beam: bool) -> None:
-        """Writes lines with the prefix, except empty ones, in pieces that a pipe keeps together."""
+        """Writes lines with the prefix, except empty ones, in pieces that a pipe keeps together.
+
+        Args:
+            lines: the lines, without their ends.
+            by_beam: whether Beam has written them: they go to the log only, and are not shown.
+        """
         data = "".join(f"{self._prefix}{line}\n" for line in lines if line).encode("utf-8", "backslashreplace")
         with contextlib.suppress(OSError):  # the launcher has ended, and this process will end, too
             while data:

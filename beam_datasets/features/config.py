@@ -203,7 +203,7 @@ class UnknownFeature(Leaf):
         self._raise_unknown(path)
 
     def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Any], ...]:
-        """Returns the feature's own name, with kind None; the record may have more lists whose names begin with it."""
+        """Returns ((name, None),) for any rank: the kind is unknown, and further lists may have names that begin so."""
         return ((name, None),)
 
     def items_splitter(self, name: str, rank: int) -> Callable[[Any], Any]:

@@ -246,13 +246,14 @@ def _decoded_structure(feature: FeatureConnector | None) -> FeatureConnector | N
 
 
 def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
-    """Returns a nest with the structure of the features and a value, or None, for each.
+    """Returns a nest with the structure of the features, with a given value, or None, in place of each feature.
 
-    Values of names that are not features, which functions of map() add, are added to the nest.
+    For example, {'box': {'a': 7, 'b': None}} for the feature {'box': {'a': np.int64, 'b': np.int64}} and the values
+    {'box/a': 7}. Values whose names are not those of features, but of what a function of map() adds, are added.
 
     Args:
         feature: the features of the examples; None if they are unknown.
-        values: the values, by name with slashes.
+        values: the values, by name of the feature with slashes.
     """
 
     def nest(feature: FeatureConnector | None, path: str, remaining: dict[str, Any]) -> Nest:

@@ -142,7 +142,14 @@ class Tensor(Leaf):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def check_storable(self, path: str) -> None:
-        """Raises FeatureValueError if the numbers are of another dtype than records have and have no encoding."""
+        """Checks that records can store the dtype: as a list of numbers, or by the encoding of the feature.
+
+        Args:
+            path: name of the feature in the record, for the error.
+
+        Raises:
+            FeatureValueError: the dtype, such as bfloat16, needs an encoding, and the feature has none.
+        """
         if self.encoding is Encoding.NONE and self.dtype != STRING:
             check_number_dtype(self.dtype, path)
 

@@ -468,7 +468,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return storage.join(self._root, "recorded.keys") if is_needed else ""
 
     def one_by_one(self) -> Iterator[Self]:
-        """Yields a builder of each file, in directories below this one's data_dir."""
+        """Yields a builder of each file alone, so that an append can add them one after another.
+
+        The builders write below the data_dir of this one.
+        """
         files = list(self._all_files)
         for number, file in enumerate(files):
             other = self.elsewhere(storage.join(self._root, str(number)))

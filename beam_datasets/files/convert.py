@@ -274,7 +274,10 @@ def missing_problem(field: Field, path: str) -> str:
 
 
 def optional_type(field: Field) -> str:
-    """Returns the type to give for a field that may be missing, for advice: "?" if the inferred type can be kept."""
+    """Returns the type with which advice declares a field optional, such as `int8?` for an int8.
+
+    "?" alone, which keeps the inferred type, if inference would find the type of the field.
+    """
     last = field
     while last.item is not None:
         last = last.item

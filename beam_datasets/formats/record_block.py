@@ -113,7 +113,11 @@ class PlainChunk:
         return self.first + len(self.offsets) - 1
 
     def has(self, record: int) -> bool:
-        """Returns whether the chunk contains a record, by its number in the file; records left out have no bytes."""
+        """Returns whether the chunk contains the record with a number in the file.
+
+        It lacks records before `first` and from `stop` on, and those in between that were left out because they are not
+        read: their start is also their end.
+        """
         index = record - self.first
         return 0 <= index < len(self.offsets) - 1 and bool(self.offsets[index] != self.offsets[index + 1])
 

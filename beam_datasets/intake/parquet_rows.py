@@ -138,7 +138,7 @@ def _levels_of_page(header: PageHeader, content: bytes, chunk: ColumnChunk, num_
     if header.level_size is not None:  # version 2: the levels are not compressed
         yield from _hybrid(content[: header.level_size], num_values, num_bits)
         return
-    content = _decompressed(content, header.size, chunk.codec)
+    content = _decompress_page(content, header.size, chunk.codec)
     if header.level_encoding == _BIT_PACKED:
         packed = np.frombuffer(content, np.uint8, -(-num_values * num_bits // 8))
         yield ~np.unpackbits(packed)[: num_values * num_bits].reshape(-1, num_bits).any(1)
@@ -147,7 +147,7 @@ def _levels_of_page(header: PageHeader, content: bytes, chunk: ColumnChunk, num_
     yield from _hybrid(content[4 : 4 + size], num_values, num_bits)
 
 
-def _decompressed(content: bytes, size: int, codec: int) -> bytes:
+def _decompress_page(content: bytes, size: int, codec: int) -> bytes:
     """Returns the content of a page, decompressed.
 
     Raises:

@@ -210,7 +210,7 @@ class KeyRanges:
         Raises:
             DuplicateKeyError: a key is repeated, and `on_duplicate` does not allow it.
         """
-        blocks, run_of = self._open(number, openers)
+        blocks, run_of = self._open_blocks(number, openers)
         merge = _merge(blocks, for_all, ON_DISK if not self.is_remote else IN_STORE)
         origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
@@ -245,7 +245,7 @@ class KeyRanges:
         counts = Counts(num_added, replaced, deleted, num_new - num_added - replaced)
         return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, keys_to_delete)
 
-    def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
+    def _open_blocks(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
         """Returns a block of the records of a range for each shard, and the number of the run of each block."""
         blocks: list[_ShardBlock] = []
         run_of, max_open = [], max(1, MAX_OPEN_SHARDS // tasks.num_threads())

@@ -192,9 +192,9 @@ class ReadInstruction(AbstractSplit):
         for name in ("from_", "to"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, self._checked(value))
+                object.__setattr__(self, name, self._check_limit(value))
 
-    def _checked(self, value: Any) -> float:
+    def _check_limit(self, value: Any) -> float:
         """Checks and returns a limit of the slice, `from_` or `to`.
 
         Raises:

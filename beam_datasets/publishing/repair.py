@@ -168,11 +168,11 @@ class _Plan:
                 self.refused[file] = "a directory has its name; move that away first"
                 continue
             shard = file.removesuffix(INDEX_SUFFIX)
-            step = self._copied(file) if shard in self.before.shards else self._copied_small(file)
+            step = self._repair_by_copy(file) if shard in self.before.shards else self._copied_small(file)
             if step is not None and file == shard:
                 from_copy.add(shard)
             if step is None and file != shard and shard in self.before.shards:
-                step = self._rebuilt(shard, finding, self.copy if shard in from_copy else None)
+                step = self._repair_by_rebuilding(shard, finding, self.copy if shard in from_copy else None)
             if step is not None:
                 yield step
 
@@ -196,22 +196,22 @@ class _Plan:
             return None
         return FileRepair(file, f"copied from {self.copy}", content)
 
-    def _published(self, file: str) -> int | None:
+    def _published_crc(self, file: str) -> int | None:
         """Returns the published CRC-32C of a shard or an index; None without a manifest."""
         split, number = self.before.expected.places[file.removesuffix(INDEX_SUFFIX)]
         if split.columns is None:
             return None
         return (split.columns.index_crc32c if file.endswith(INDEX_SUFFIX) else split.columns.crc32c)[number]
 
-    def _copied(self, file: str) -> FileRepair | None:
+    def _repair_by_copy(self, file: str) -> FileRepair | None:
         """Returns the repair that copies a file; records a refusal and returns None if the copy has no intact one."""
-        crc = self._published(file)
+        crc = self._published_crc(file)
         if self.copy is None or crc is None or _checksum(storage.join(self.copy, file)) != crc:
             self._refuse(file)
             return None
         return FileRepair(file, f"copied from {self.copy}; its CRC-32C is the published one", crc32c=crc)
 
-    def _rebuilt(self, shard: str, finding: Finding, restored_from: str | None) -> FileRepair | None:
+    def _repair_by_rebuilding(self, shard: str, finding: Finding, restored_from: str | None) -> FileRepair | None:
         """Returns the repair that rebuilds an index from its shard; None, after refusing it, for a damaged shard."""
         file = finding.file
         if restored_from is None and any(other.file == shard for other in self.before.report.findings):
@@ -222,7 +222,7 @@ class _Plan:
         split, number = self.before.expected.places[shard]
         start = 0 if split.num_examples is None else split.starts[number]
         path = storage.join(restored_from or directory, shard)
-        content, is_proved = _rebuilt_index(path, old, self._published(file), start)
+        content, is_proved = _rebuilt_index(path, old, self._published_crc(file), start)
         if not is_proved and finding.kind in ("keys", "unreadable"):  # an unreadable file may be intact
             reason = "its offsets serve, its keys are lost" if finding.kind == "keys" else "its keys cannot be read"
             self._refuse(file, f"{reason}; only a good copy has them")

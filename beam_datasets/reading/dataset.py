@@ -589,7 +589,7 @@ class Dataset(ReadPlan, Frameworks):
         iterator._restore_in_epoch(state, None if epoch is None else first)
         return iterator
 
-    def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> Dataset:
+    def _part_of_worker(self, worker_index: int, worker_count: int, block: int | None) -> Dataset:
         """Returns the dataset of one worker's part of the examples; for the arguments, see `shard`."""
         return self._divided(self._share(worker_index, worker_count, block))
 

@@ -89,7 +89,7 @@ class ReadPlan:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
-    def _unbatched(self) -> Self:
+    def _without_batches(self) -> Self:
         """Returns the dataset without `batch()` and later `map()` steps, with examples that `drop_remainder` left out.
 
         Returns itself if it has no batches.
@@ -102,7 +102,7 @@ class ReadPlan:
             return self
         if not isinstance(self._operation, Batches):
             raise ValueError("the positions of this dataset are those of batches, as an operation follows batch().")
-        return self._with(self._operation.child, first.steps)._unbatched()
+        return self._with(self._operation.child, first.steps)._without_batches()
 
     def _share_cores(self, processes: int) -> Self:
         """Returns the dataset for one of several processes, which share the cores."""

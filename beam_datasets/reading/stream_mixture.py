@@ -116,7 +116,7 @@ class StreamMixture:
         """Returns the mixture of one worker's parts of the sources. For the arguments, see `Dataset.shard`."""
         return self._with_sources([source.shard(worker_index, worker_count, block=block) for source in self.sources])
 
-    def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
+    def _part_of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
         """Returns the mixture of one worker's parts of the sources; see `Stream._divided`."""
         return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
 

@@ -207,7 +207,7 @@ class Stream(metaclass=NamesForeign):
                 f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, which would "
                 "each count their own items. Move them before filter(), flat_map(), batch_by_length() and pack()."
             )
-        return Stream(self._base._of_worker(worker_index, worker_count, block), self._links, self._epochs)
+        return Stream(self._base._part_of_worker(worker_index, worker_count, block), self._links, self._epochs)
 
     @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Stream:
@@ -250,7 +250,10 @@ class Stream(metaclass=NamesForeign):
         return StreamState.from_dict(state, self._origins(), self._unit_of_base)
 
     def _origins(self) -> list[Origin]:
-        """Returns the `stream_checkpoint.Origin` of the items before each link, then of those of the stream."""
+        """Returns the kinds of links, 'group' or 'part', that items have passed: before each link, and after the last.
+
+        For example, [(), (), ('group',)] for a filter and a batch; see `stream_checkpoint.Origin`.
+        """
         kinds: list[Origin] = [
             ("group",) if isinstance(link, Grouping) else ("part",) if isinstance(link, Dividing) else ()
             for link in self._links

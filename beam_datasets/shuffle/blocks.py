@@ -145,12 +145,17 @@ def list_spilled(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
         _LIST.pack(len(blocks), len(paths)),
         listed,
         paths,
-        *(pack_heads(block.keys, block.sizes) for block, _ in blocks),
+        *(_pack_heads(block.keys, block.sizes) for block, _ in blocks),
     ]
 
 
-def pack_heads(keys: bytes, sizes: bytes) -> bytes:
-    """Returns the heads of n sort keys and sizes."""
+def _pack_heads(keys: bytes, sizes: bytes) -> bytes:
+    """Returns the heads of n records, one after another: each is the sort key, followed by the size.
+
+    Args:
+        keys: n sort keys of `KEY_BYTES` bytes.
+        sizes: n sizes of records, of `SIZE_BYTES` bytes.
+    """
     heads = np.empty((len(keys) // KEY_BYTES, HEAD_BYTES), np.uint8)
     heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
     heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)

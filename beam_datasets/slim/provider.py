@@ -450,7 +450,7 @@ class DatasetDataProvider:
         """
         while self._num_epochs is None or self._epoch < self._num_epochs:
             if self._records is None:
-                self._records = self._shuffled()
+                self._records = self._iter_shuffled()
             try:
                 record = next(self._records, None)
             except BaseException:
@@ -463,7 +463,7 @@ class DatasetDataProvider:
             self._go(self._epoch + 1, 0, self._first)
         return None
 
-    def _shuffled(self) -> Iterator[Record]:
+    def _iter_shuffled(self) -> Iterator[Record]:
         """Yields the remaining records of the epoch."""
         checkpoint = self._checkpoint()
         order = range(len(self._files)) if self._seed is None else file_order(len(self._files), self._seed, self._epoch)

@@ -15,12 +15,13 @@ def is_iterated(source: Any) -> bool:
     return isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand"))
 
 
-def first_of(split: str, sources: Mapping[str, Any], count: int) -> Any:
+def take_first_examples(split: str, sources: Mapping[str, Any], count: int) -> Any:
     """Returns a source of the first examples of a split. A Beam source is returned unchanged.
 
     Args:
         split: name of the split.
-        sources: split -> its source; splits whose sources are read together are cut together.
+        sources: split -> its source. The units of a split may also contain examples of other splits; these are left out
+            of the result, but their sources must be given.
         count: maximum number of examples, at least 1.
     """
     source = sources[split]

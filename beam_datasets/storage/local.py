@@ -286,12 +286,12 @@ def _create_in_place(path: str, data: Buffer) -> None:
 
 def usage(path: str) -> Usage:
     """Returns the bytes that a file or a directory takes."""
-    statuses = _all_at(path)
+    statuses = _list_statuses(path)
     num_bytes = sum(each.st_size for each in statuses if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
     return Usage(num_bytes, max(each.st_mtime for each in statuses))
 
 
-def _all_at(path: str) -> list[os.stat_result]:
+def _list_statuses(path: str) -> list[os.stat_result]:
     """Returns the status of a path and of everything in it; entries that are deleted meanwhile are left out."""
     with _naming_path(path):
         statuses = [os.lstat(path)]
@@ -304,7 +304,7 @@ def _all_at(path: str) -> list[os.stat_result]:
 
 def freed(paths: Iterable[str]) -> int:
     """Returns the bytes that removing files and directories frees: those of files without a name elsewhere."""
-    files = [each for path in paths for each in _all_at(path) if stat.S_ISREG(each.st_mode)]
+    files = [each for path in paths for each in _list_statuses(path) if stat.S_ISREG(each.st_mode)]
     names = Counter((each.st_dev, each.st_ino) for each in files)
     last = {(each.st_dev, each.st_ino): each for each in files}
     return sum(each.st_size for file, each in last.items() if names[file] == each.st_nlink)

@@ -210,7 +210,7 @@ class StoreOptions:
         raise TypeError("options of a store cannot be pickled: they may contain credentials")
 
     def redact(self, text: str) -> str:
-        """Returns a text without the values of options, except for those like an endpoint, of which no password is.
+        """Returns a text with `***` in place of the values of options, but for public ones such as an endpoint.
 
         >>> StoreOptions({"secret_access_key": "very secret", "endpoint": "http://host"}).redact("very secret: host")
         '***: host'

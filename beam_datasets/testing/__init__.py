@@ -52,22 +52,22 @@ class _FakeManager(DownloadManager):
 
     def download(self, urls: Any) -> Any:
         """Returns the paths of fake files in place of URLs; see `DownloadManager.download`."""
-        return self._found("download", urls)
+        return self._recorded_result("download", urls)
 
     def extract(self, paths: Any) -> Any:
         """Returns the paths of fake files in place of archives; see `DownloadManager.extract`."""
-        return self._found("extract", paths)
+        return self._recorded_result("extract", paths)
 
     def download_and_extract(self, urls: Any) -> Any:
         """Returns the paths of fake files in place of URLs; see `DownloadManager.download_and_extract`."""
-        return self._found("download_and_extract", urls)
+        return self._recorded_result("download_and_extract", urls)
 
     def download_kaggle_data(self, competition_or_dataset: str) -> Path:
         """Returns the directory with the fake files, for any competition or dataset."""
         del competition_or_dataset
         return self.download_dir
 
-    def _found(self, method: str, requested: Any) -> Any:
+    def _recorded_result(self, method: str, requested: Any) -> Any:
         """Returns the recorded result of a method, with paths in the directory; the directory if none is recorded.
 
         Args:
@@ -75,9 +75,9 @@ class _FakeManager(DownloadManager):
             requested: the URLs or paths that it was called with, in any structure.
         """
         if self._settings.check and method != "extract":
-            self._mapped(self._check_recorded, requested)
+            self._map_in_threads(self._check_recorded, requested)
         result = self._settings.results.get(method)
-        return self.download_dir if result is None else self._mapped(self.download_dir.joinpath, result)
+        return self.download_dir if result is None else self._map_in_threads(self.download_dir.joinpath, result)
 
     def _check_recorded(self, resource: Any) -> None:
         """Checks that the checksum of a URL or of a `Resource` is recorded.

@@ -132,9 +132,9 @@ class _Mocked:
                     f"{info.name}: its code does not say which splits it has. Name one: split='train', or give "
                     "mock_data(data_dir=) metadata files."
                 )
-        return map_splits(lambda each: self._one(builder, info, each, options), split)
+        return map_splits(lambda each: self._open_first_split(builder, info, each, options), split)
 
-    def _one(self, builder: Any, info: DatasetInfo, expression: Any, options: dict[str, Any]) -> Any:
+    def _open_first_split(self, builder: Any, info: DatasetInfo, expression: Any, options: dict[str, Any]) -> Any:
         """Returns the dataset of the first split that an expression names.
 
         Args:
@@ -148,7 +148,7 @@ class _Mocked:
         name = recorder.names[0] if recorder.names else "train"
         key = (builder.dataset_dir, (name,))
         if key not in self._readers:
-            self._readers[key] = self._generated(info, name)
+            self._readers[key] = self._generate_dataset(info, name)
         return self._as_dataset(self._readers[key], name, **options)
 
     def _describe_dataset(self, builder: Any) -> DatasetInfo:
@@ -161,10 +161,10 @@ class _Mocked:
                 f"{builder.dataset_dir} has no metadata files, which MockPolicy.USE_FILES asks for. Copy "
                 "dataset_info.json and features.json there, or give mock_data(data_dir=)."
             )
-        info: DatasetInfo = builder.info if has_files else builder._described()
+        info: DatasetInfo = builder.info if has_files else builder._build_described_info()
         return info
 
-    def _generated(self, info: DatasetInfo, split: str) -> Any:
+    def _generate_dataset(self, info: DatasetInfo, split: str) -> Any:
         """Generates a dataset of one split, and returns its builder."""
         root = tempfile.TemporaryDirectory(prefix="beam_datasets-mock-")
         _KEPT.append(root)
@@ -204,9 +204,9 @@ class _Mocked:
         if isinstance(feature, F.BBoxFeature):
             low, high = np.sort(random.random((2, 2), np.float32), axis=0)
             return F.BBox(*map(float, (*low, *high)))
-        return self._of_shape(feature, random)
+        return self._random_value_of(feature, random)
 
-    def _of_shape(self, feature: Any, random: np.random.Generator) -> Any:
+    def _random_value_of(self, feature: Any, random: np.random.Generator) -> Any:
         """Returns a random array of a feature's shape and dtype, or a text."""
         shape = shape_of(feature) or ()
         dtype = dtype_of(feature)

@@ -211,7 +211,7 @@ class _Shard:
         """The recorded number of examples."""
         return None if self.split.num_examples is None else self.split.num_examples[self.number]
 
-    def _published(self, column: str) -> int | None:
+    def _published_value(self, column: str) -> int | None:
         """The manifest's value for this shard."""
         columns = self.split.columns
         return None if columns is None else getattr(columns, column)[self.number]
@@ -219,7 +219,7 @@ class _Shard:
     @property
     def _is_published(self) -> bool:
         """Whether the file is proved to be the published one: by its checksum in the manifest."""
-        return self.facts.crc32c is not None and self.facts.crc32c == self._published("crc32c")
+        return self.facts.crc32c is not None and self.facts.crc32c == self._published_value("crc32c")
 
     def _lost(self, first: int = 0, stop: int | None = None) -> Lost | None:
         """Returns records [first, stop) of the file as examples of the split, without those that should not exist."""
@@ -242,7 +242,7 @@ class _Shard:
             yield Finding(name, None, None, kind, facts.problem, self._lost())
             return
         yield from map(self._damage_finding, facts.damages)
-        published = self._published("crc32c")
+        published = self._published_value("crc32c")
         if not facts.broken and published is not None and facts.crc32c != published:
             yield self._content_finding(published)
         elif (not facts.broken or facts.damages[-1].count is not None) and expected not in (None, facts.num_records):
@@ -272,7 +272,9 @@ class _Shard:
         """Returns the finding of a file whose records are good, but are not the published ones."""
         num_records, expected = self.facts.num_records, self._num_examples or 0
         index = self.facts.index  # the published index allows more findings
-        mismatch = index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
+        mismatch = (
+            index.mismatch if index is not None and index.crc32c == self._published_value("index_crc32c") else None
+        )
         if mismatch is not None and mismatch.record == num_records < expected:
             message = f"the file ends after {num_records} records, published were {expected}. It is cut off"
             return Finding(self._file_name, self.facts.size, num_records, "cut", message, self._lost(num_records))
@@ -288,7 +290,7 @@ class _Shard:
 
     def _index_findings(self, is_whole: bool) -> Iterator[Finding]:
         """Yields the findings of the index. Only beside a whole shard a difference between them is the index's."""
-        index, published = self.facts.index, self._published("index_crc32c")
+        index, published = self.facts.index, self._published_value("index_crc32c")
         kind = message = ""
         record = None
         if index is None:

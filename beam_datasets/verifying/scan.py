@@ -207,9 +207,9 @@ class RecordChecks:
             try:
                 check(record)
             except UNCHECKED as error:
-                problems.setdefault(number, self._named(record, error))
+                problems.setdefault(number, self._describe_failed_check(record, error))
 
-    def _named(self, record: bytes, error: Exception) -> tuple[str, str]:
+    def _describe_failed_check(self, record: bytes, error: Exception) -> tuple[str, str]:
         """Returns (kind of a damage, problem) of a record that fails a check.
 
         The kind is 'example' if the record is not an Example or does not fit the features, and 'value' otherwise.

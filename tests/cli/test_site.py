@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import beam_datasets as bd
 from beam_datasets import storage
-from beam_datasets.cli.site import _is_one_in_the_other, croissant
+from beam_datasets.cli.site import _do_overlap, croissant
 from beam_datasets.diffing import diff
 from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
@@ -247,5 +247,5 @@ def test_places_in_a_store_and_on_a_disk(tmp_path):
     apart += [(str(tmp_path / "data2"), str(tmp_path / "data"))]
     one_in_the_other = [("s3://b/data/site", "s3://b/data"), ("s3://b", "s3://b/data"), ("s3://b/data", "s3://b/data/")]
     one_in_the_other += [(str(tmp_path / "link" / "site"), str(tmp_path / "data"))]
-    assert [pair for pair in apart if _is_one_in_the_other(*map(storage.normalize, pair))] == []
-    assert [pair for pair in one_in_the_other if not _is_one_in_the_other(*map(storage.normalize, pair))] == []
+    assert [pair for pair in apart if _do_overlap(*map(storage.normalize, pair))] == []
+    assert [pair for pair in one_in_the_other if not _do_overlap(*map(storage.normalize, pair))] == []

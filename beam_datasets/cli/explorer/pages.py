@@ -36,6 +36,7 @@ from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
+from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.summary import image_size
 
@@ -216,9 +217,10 @@ def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
 
 
 @lru_cache(64)
-def read(published: ReadOnlyBuilder, expression: str) -> Any:
-    """Returns a slice whose images and sounds are the bytes that are stored."""
-    return published.as_dataset(expression, decoders=stored_features(published.info.features))
+def read_slice(published: ReadOnlyBuilder, expression: str) -> Dataset:
+    """Returns the dataset of a slice, in whose examples images and sounds are the stored files, as bytes."""
+    dataset: Dataset = published.as_dataset(expression, decoders=stored_features(published.info.features))
+    return dataset
 
 
 def rows_page(
@@ -246,7 +248,7 @@ def rows_page(
     """
     published = catalogue.open(name)
     expression = expression or default_slice(published)
-    dataset = read(published, expression)
+    dataset = read_slice(published, expression)
     total, key_index = len(dataset), None
     if key:
         key_index = dataset.find(int(key) if re.fullmatch("0|-?[1-9][0-9]{0,38}", key) else key)
@@ -322,7 +324,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
         index: index of the example in the slice.
     """
     published = catalogue.open(name)
-    dataset = read(published, expression)
+    dataset = read_slice(published, expression)
     return {
         "name": published.info.display_name,
         "slice": expression,
@@ -378,7 +380,7 @@ def sample_images(
     ]
     names = display_names(features)
     images_by_name: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
-    dataset = read(published, expression) if paths else ()
+    dataset = read_slice(published, expression) if paths else ()
     for row in (_example_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
         for path in paths if row["error"] else ():
             images_by_name[names[path]].append(("", row["error"]))

@@ -523,7 +523,7 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
     Args:
         steps: the steps that make the examples.
         fill: the replacements; see `Dataset.batch`.
-        arrays: dtype of single numbers that become arrays without dimensions; None for no numbers.
+        arrays: single numbers of this dtype become arrays of shape (); None if no numbers do.
 
     Returns:
         The steps; unchanged if nothing can be missing, or if the examples are in batches.

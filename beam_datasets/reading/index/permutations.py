@@ -146,7 +146,10 @@ class RangeShuffle:
         return _derive_keys(_ROUNDS, "range", self.seed, self.epoch)
 
     def _permute(self, numbers: Words) -> Words:
-        """Permutes numbers of [0, product of the radices), a range that is slightly larger than [0, length)."""
+        """Returns the images of numbers in [0, product of `_radices`), a range slightly larger than [0, length).
+
+        The numbers and the result are arrays of uint64 of the same shape.
+        """
         low_radix, high_radix = map(np.uint64, self._radices)
         high, low = numbers // low_radix, numbers % low_radix
         for i in range(0, _ROUNDS, 2):

@@ -81,7 +81,8 @@ class Operation(ABC):
         """Yields the items at the positions, in order, in blocks of any size; a damaged record is a `Damaged`.
 
         Args:
-            spans: ranges of positions in [0, length), all ascending, in several pairs of arrays; see `Spans`.
+            spans: pairs of arrays (starts, counts) of ranges of positions in [0, length); see `Spans`. The ranges
+                ascend within each pair, and from one pair to the next.
             epoch: number of the epoch, at least 0.
         """
 
@@ -410,7 +411,7 @@ class Batches(Operation):
         return ([group] for group in regroup(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the lists of the child's items at these positions."""
+        """Returns the list of the child's items for each position of a batch."""
         starts, counts = self._child_spans(positions, np.ones_like(positions))
         items = iter(self.child.fetch(positions_of((starts, counts)), epoch))
         return [list(itertools.islice(items, count)) for count in counts.tolist()]

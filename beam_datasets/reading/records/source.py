@@ -241,11 +241,11 @@ class Source(Operation):
         return file
 
     def open_reader(self, run: int, ranges: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
-        """Returns a reader of a run.
+        """Returns a reader of a run: of the adjacent records of one shard that belong to the slice.
 
         Args:
-            run: number of the run.
-            ranges: ranges of records that will be read.
+            run: number of the run, an index of `instructions`.
+            ranges: ranges of records of the shard that will be read, by their numbers in it.
             executor: threads to read ahead with. Then the first chunk of the ranges is already read. None to read
                 nothing ahead.
         """
