@@ -221,14 +221,14 @@ class Activity:
 
         Time in which this process itself did not run, as after Ctrl-Z, does not count: the others did not run, either.
         """
-        current_time, used = time.monotonic(), processor_seconds(self._root)
+        current_time, used_seconds = time.monotonic(), processor_seconds(self._root)
         elapsed = current_time - self._last_check
-        is_busy = used is None or self._used is None or used - self._used >= MIN_BUSY * elapsed
+        is_busy = used_seconds is None or self._used is None or used_seconds - self._used >= MIN_BUSY * elapsed
         if is_busy or self._output.last_time >= self._last_check:
             self._idle = 0.0
         else:
             self._idle += min(elapsed, 2 * self.interval)
-        self._last_check, self._used = current_time, used
+        self._last_check, self._used = current_time, used_seconds
         return self._idle
 
 

@@ -146,10 +146,10 @@ def row_groups(
             columns.setdefault(name, MergedColumn(name, one, file.path)).add(one, file.path)
     if problem and not names_of:
         raise InputError(f"no file can be used; {problem}")
-    used = [file for file in files if file.path in names_of]
+    used_files = [file for file in files if file.path in names_of]
     nulls = frozenset().union(*nulls_of.values())
-    fields = _with_kinds_of_files({name: column.field for name, column in columns.items()}, used, nulls)
-    for file in () if skip_bad else used:
+    fields = _with_kinds_of_files({name: column.field for name, column in columns.items()}, used_files, nulls)
+    for file in () if skip_bad else used_files:
         searched = {name: field for name, field in fields.items() if name not in typed_columns}
         fields |= _with_nulls_reported(searched, file, nulls_of[file], num_rows)
     return with_absent(fields, names_of, may_lack=may_lack), pieces

@@ -472,8 +472,8 @@ def _write_kept(record_range: RecordRange, transform: Transform, path: str) -> t
         for positions, framed_sizes, framed in _frame_records(record_range, records, transform):
             shard_file.write([framed])
             shard_file.add_to_index(framed_sizes, None if records.keys is None else records.keys[positions])
-    kept = shard_file.finish(record_range.split, record_range.number, ordered=records.ordered)
-    return FileInstruction(path, 0, kept.num_examples, kept.num_examples), kept.file_bytes
+    kept_shard = shard_file.finish(record_range.split, record_range.number, ordered=records.ordered)
+    return FileInstruction(path, 0, kept_shard.num_examples, kept_shard.num_examples), kept_shard.file_bytes
 
 
 def _frame_records(

@@ -295,11 +295,11 @@ def select_splits(expressions: Mapping[str, Spec], sources: Sources) -> tuple[Se
     """
     selected = {name: _select(name, expression, sources) for name, expression in expressions.items()}
     sources.check_options()
-    used = sorted({read.dataset for _, reads in selected.values() for read in reads})
-    sources.opened = [sources.opened[number] for number in used]
+    used_datasets = sorted({read.dataset for _, reads in selected.values() for read in reads})
+    sources.opened = [sources.opened[number] for number in used_datasets]
     splits = []
     for name, (text, selected_reads) in selected.items():
-        reads = tuple(replace(read, dataset=used.index(read.dataset)) for read in selected_reads)
+        reads = tuple(replace(read, dataset=used_datasets.index(read.dataset)) for read in selected_reads)
         runs = [run for read in reads for run in _sorted_runs(sources.opened[read.dataset], read)]
         splits.append(SelectedSplit(name, text, reads, tuple(runs)))
     return tuple(splits)

@@ -30,12 +30,12 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         LostExamplesError: a file was removed or changed.
     """
     sizes = {file.name: file.num_bytes for file in files}
-    taken, new_dir = f"{run.staging_dir}.{uuid.uuid4().hex[:8]}", f"{run.staging_dir}.{uuid.uuid4().hex[:8]}"
+    taken_dir, new_dir = f"{run.staging_dir}.{uuid.uuid4().hex[:8]}", f"{run.staging_dir}.{uuid.uuid4().hex[:8]}"
     remove_extra_files(run.staging_dir, {*sizes, OWNER_FILE})
-    storage.rename_dir(run.staging_dir, taken)
+    storage.rename_dir(run.staging_dir, taken_dir)
     try:
         # The manifest is moved last: a directory with one is a complete result for `gc`, which keeps it.
-        storage.move_files(taken, new_dir, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
+        storage.move_files(taken_dir, new_dir, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
         moved_sizes = storage.file_sizes(new_dir)
         wrong = [
             name for name in sizes if name not in moved_sizes or (name != RUN_FILE and moved_sizes[name] != sizes[name])
@@ -48,14 +48,14 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         storage.rename_dir(new_dir, run.target)
     except BaseException:
         try:
-            storage.move_files(new_dir, taken, sizes)
-            storage.rename_dir(taken, run.staging_dir)  # for another attempt, or the launcher to remove
+            storage.move_files(new_dir, taken_dir, sizes)
+            storage.rename_dir(taken_dir, run.staging_dir)  # for another attempt, or the launcher to remove
         except StorageError:
-            storage.remove_tree(taken)
+            storage.remove_tree(taken_dir)
         storage.remove_tree(new_dir)
         raise
     with contextlib.suppress(StorageError):  # another attempt just writes there; it is published, and gc finds the rest
-        storage.remove_tree(taken)
+        storage.remove_tree(taken_dir)
 
 
 @contextlib.contextmanager

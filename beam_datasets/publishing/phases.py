@@ -107,8 +107,8 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
             explained = explain_error(run, error) if has_directories else error
             _give_up(run, error)
             notes = list(getattr(error, "__notes__", []))
-            if kept := _keep_log(run, run.kept_log):
-                notes.append(f"What the workers printed is kept in {kept}")
+            if kept_log := _keep_log(run, run.kept_log):
+                notes.append(f"What the workers printed is kept in {kept_log}")
             if notes:
                 explained.__notes__ = notes
             if explained is error:
@@ -307,8 +307,8 @@ def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
     result = storage.join(root, RESULT_DIR)
     with ThreadPoolExecutor(store_commit.COPIES_AT_ONCE) as executor:
         copies = [(storage.join(root, file.staged), storage.join(result, file.name)) for file in files]
-        for done in [executor.submit(storage.copy, *paths) for paths in copies]:
-            done.result()
+        for future in [executor.submit(storage.copy, *paths) for paths in copies]:
+            future.result()
     return result
 
 

@@ -151,8 +151,10 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
             reader.raise_damaged(int(visits[1][0]))
         return reader.chunk(ranges_of(0, visits), has_failed or damaged)
 
-    runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
+    runs, first_records, counts = np.array([[0], [run.skip], [run.take]], np.int64)
     try:
-        yield from stop_at_damaged(read_visits([(runs, firsts, counts)], get_chunk, itertools.repeat(_BLOCK_RECORDS)))
+        yield from stop_at_damaged(
+            read_visits([(runs, first_records, counts)], get_chunk, itertools.repeat(_BLOCK_RECORDS))
+        )
     finally:
         executor.shutdown(cancel_futures=True)

@@ -230,10 +230,10 @@ class Merge:
                 for start, stop in itertools.pairwise(bounds.tolist()):
                     yield from self._gather(positions[start:stop])
                 continue
-            firsts = np.union1d(breaks, bounds[:-1])
-            lasts = np.append(firsts[1:], len(positions)) - 1
-            runs = list(zip(block_of[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist()))
-            for start, stop in itertools.pairwise(np.searchsorted(firsts, bounds).tolist()):
+            run_starts = np.union1d(breaks, bounds[:-1])
+            last_of_runs = np.append(run_starts[1:], len(positions)) - 1
+            runs = list(zip(block_of[run_starts].tolist(), starts[run_starts].tolist(), ends[last_of_runs].tolist()))
+            for start, stop in itertools.pairwise(np.searchsorted(run_starts, bounds).tolist()):
                 yield self._read_ranges(runs[start:stop])
 
     def _read_ranges(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:

@@ -490,7 +490,7 @@ class DatasetDataProvider:
 
     def get_state(self) -> dict[str, Any]:
         """Returns the provider's place in the order, as a dict that JSON can hold."""
-        state = ReadState(self._position, self._epoch, self._fingerprint()).to_dict()
+        state = ReadState(self._position, self._epoch, self._fingerprint_of_reader()).to_dict()
         return {**state, "readers": copy.deepcopy(self._checkpoint())}
 
     def set_state(self, state: object) -> None:
@@ -505,13 +505,13 @@ class DatasetDataProvider:
         fields = dict(state) if isinstance(state, Mapping) else {}
         readers = fields.pop("readers", None)
         saved_state = ReadState.from_dict(fields or state)
-        saved_state.check(self._fingerprint(), num_examples=ENDLESS)
+        saved_state.check(self._fingerprint_of_reader(), num_examples=ENDLESS)
         first = self._shuffle(saved_state.epoch).first_source(saved_state.position)
         _check_checkpoint(readers, first, len(self._files), self._first)
         self.close()
         self._go(saved_state.epoch, saved_state.position, copy.deepcopy(readers))
 
-    def _fingerprint(self) -> dict[str, str]:
+    def _fingerprint_of_reader(self) -> dict[str, str]:
         """Returns the facts that determine the order; the names of the files as a hash."""
         names = "\n".join(storage.basename(path) for path in self._files)
         digest = hashlib.sha256(names.encode()).hexdigest()[:24]

@@ -286,7 +286,7 @@ class PieceCache:
         except (FileNotFoundError, ValueError):
             total = self.num_bytes
         if total + num_bytes > self.num_bytes:
-            pieces = sorted(self._pieces())
+            pieces = sorted(self._list_pieces())
             total = sum(size for _, _, size in pieces)
             if total + num_bytes > self.num_bytes:
                 for _, path, size in pieces:
@@ -298,7 +298,7 @@ class PieceCache:
         with open(counter, "w", encoding="ascii") as file:
             file.write(str(total + num_bytes))
 
-    def _pieces(self) -> Iterator[tuple[int, str, int]]:
+    def _list_pieces(self) -> Iterator[tuple[int, str, int]]:
         """Yields (last use in nanoseconds since the epoch, path, size in bytes) of each piece in the cache.
 
         Removes temporary files that killed processes have left.

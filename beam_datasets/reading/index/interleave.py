@@ -47,8 +47,8 @@ class InterleaveOrder:
     >>> files, indices = order.locate(range(6))
     >>> list(zip(files.tolist(), indices.tolist()))
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
-    >>> files, firsts, counts = order.visits(np.array([0]), np.array([6]))
-    >>> list(zip(files.tolist(), firsts.tolist(), counts.tolist()))
+    >>> files, first_indices, counts = order.visits(np.array([0]), np.array([6]))
+    >>> list(zip(files.tolist(), first_indices.tolist(), counts.tolist()))
     [(0, 0, 2), (1, 0, 2), (0, 2, 2)]
     """
 
@@ -66,8 +66,8 @@ class InterleaveOrder:
             positions: positions in [0, sum(lengths)), in any order.
         """
         visits, indices_in_visit = self._find_visits(np.asarray(positions, dtype=np.int64))
-        files, firsts, _ = self._examples_of(visits)
-        return files, firsts + indices_in_visit
+        files, first_indices, _ = self._examples_of(visits)
+        return files, first_indices + indices_in_visit
 
     def visits(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the visits that read ranges of positions, as arrays (files, first indices, counts).
@@ -84,17 +84,17 @@ class InterleaveOrder:
         times = closing - opening + 1
         ends = np.cumsum(times)
         heads = ends - times
-        files, firsts, numbers = self._examples_of(np.arange(ends[-1]) + np.repeat(opening - heads, times))
+        files, first_indices, numbers = self._examples_of(np.arange(ends[-1]) + np.repeat(opening - heads, times))
         numbers[ends - 1] = lasts + 1
-        firsts[heads] += begins
+        first_indices[heads] += begins
         numbers[heads] -= begins
         is_nonempty = numbers > 0
-        files, firsts, numbers = files[is_nonempty], firsts[is_nonempty], numbers[is_nonempty]
-        continues = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + numbers)[:-1])
+        files, first_indices, numbers = files[is_nonempty], first_indices[is_nonempty], numbers[is_nonempty]
+        continues = (files[1:] == files[:-1]) & (first_indices[1:] == (first_indices + numbers)[:-1])
         if not continues.any():
-            return files, firsts, numbers
+            return files, first_indices, numbers
         heads = np.flatnonzero(np.append(True, ~continues))
-        return files[heads], firsts[heads], np.add.reduceat(numbers, heads)
+        return files[heads], first_indices[heads], np.add.reduceat(numbers, heads)
 
     def _find_visits(self, positions: Ints) -> tuple[Ints, Ints]:
         """Returns the number of the visit that reads each position, and the index of the position in the visit."""
@@ -117,11 +117,11 @@ class InterleaveOrder:
             return self._tail.examples_of(visits)
         keys, by_key = self._slots
         files = by_key[np.searchsorted(keys, visits % self._cycle * (end + 1) + visits, side="right") - 1]
-        firsts = (visits - first_visits[files]) // self._cycle * self.examples_per_visit
-        counts = np.minimum(self.lengths[files] - firsts, self.examples_per_visit)
+        first_indices = (visits - first_visits[files]) // self._cycle * self.examples_per_visit
+        counts = np.minimum(self.lengths[files] - first_indices, self.examples_per_visit)
         if in_tail.any():
-            files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.examples_of(visits[in_tail])
-        return files, firsts, counts
+            files[in_tail], first_indices[in_tail], counts[in_tail] = self._tail.examples_of(visits[in_tail])
+        return files, first_indices, counts
 
     @functools.cached_property
     def _cycle(self) -> int:
@@ -140,13 +140,13 @@ class InterleaveOrder:
         visits = self.lengths // self.examples_per_visit + 1
         if len(visits) and bool((visits == visits[0]).all()):
             rounds, slots = np.divmod(np.arange(len(visits) + 1), self._cycle)
-            firsts = rounds * (visits[0] * self._cycle) + slots
-            return firsts[:-1], int(firsts[-1])
+            first_visits = rounds * (visits[0] * self._cycle) + slots
+            return first_visits[:-1], int(first_visits[-1])
         free = list(range(self._cycle))  # a heap: each slot's next free visit
         steps = (visits * self._cycle).tolist()
         take_earliest = heapq.heapreplace
-        firsts = np.array([take_earliest(free, free[0] + step) for step in steps], dtype=np.int64)
-        return firsts, free[0]
+        first_visits = np.array([take_earliest(free, free[0] + step) for step in steps], dtype=np.int64)
+        return first_visits, free[0]
 
     @functools.cached_property
     def _slots(self) -> tuple[Ints, Ints]:
@@ -154,8 +154,8 @@ class InterleaveOrder:
 
         The files of one slot are adjacent.
         """
-        firsts, end = self._schedule
-        keys = firsts % self._cycle * (end + 1) + firsts
+        first_visits, end = self._schedule
+        keys = first_visits % self._cycle * (end + 1) + first_visits
         files = np.argsort(keys)
         return keys[files], files
 
@@ -170,21 +170,21 @@ class InterleaveOrder:
             shape (k,); and the sums of the first 0, 1, ..., k shortfalls, of shape (k + 1,). In the example of the
             class they are [7, 8] and [0, 1, 2].
         """
-        firsts, end = self._schedule
-        lasts = firsts + self.lengths // self.examples_per_visit * self._cycle
-        ended_files = np.argsort(lasts)
-        ended_files = ended_files[: np.searchsorted(lasts[ended_files], end)]
+        first_visits, end = self._schedule
+        last_visits = first_visits + self.lengths // self.examples_per_visit * self._cycle
+        ended_files = np.argsort(last_visits)
+        ended_files = ended_files[: np.searchsorted(last_visits[ended_files], end)]
         short = np.cumsum(self.examples_per_visit - self.lengths[ended_files] % self.examples_per_visit)
-        return self.examples_per_visit * (lasts[ended_files] + 1) - short, np.concatenate(
+        return self.examples_per_visit * (last_visits[ended_files] + 1) - short, np.concatenate(
             [np.zeros(1, np.int64), short]
         )
 
     @functools.cached_property
     def _tail(self) -> _Tail:
         """The end of the order, once no file is left to open."""
-        firsts, end = self._schedule
+        first_visits, end = self._schedule
         start = self.examples_per_visit * end - int(self._shortfalls[1][-1])
-        return _Tail.from_schedule(self.lengths, firsts, end, self._cycle, self.examples_per_visit, start)
+        return _Tail.from_schedule(self.lengths, first_visits, end, self._cycle, self.examples_per_visit, start)
 
 
 @dataclass(frozen=True)
@@ -210,20 +210,20 @@ class _Tail:
     first_visit: int
 
     @classmethod
-    def from_schedule(cls, lengths: Ints, firsts: Ints, end: int, cycle: int, block: int, start: int) -> _Tail:
+    def from_schedule(cls, lengths: Ints, first_visits: Ints, end: int, cycle: int, block: int, start: int) -> _Tail:
         """Returns the tail, given the number of each file's first visit; see `InterleaveOrder._schedule`.
 
         Args:
             lengths: number of examples of each file.
-            firsts: number of the first visit of each file.
+            first_visits: number of the first visit of each file.
             end: number of the first visit of the tail.
             cycle: number of slots.
             block: number of examples per visit.
             start: first position of the tail.
         """
-        files = np.flatnonzero(firsts + lengths // block * cycle >= end)
-        files = files[np.argsort((firsts[files] - end) % cycle)]
-        num_read = -((firsts[files] - end) // cycle) * block  # a block at each visit before `end`
+        files = np.flatnonzero(first_visits + lengths // block * cycle >= end)
+        files = files[np.argsort((first_visits[files] - end) % cycle)]
+        num_read = -((first_visits[files] - end) // cycle) * block  # a block at each visit before `end`
         return cls(files, num_read, lengths[files] - num_read, block, start, end)
 
     def visits(self, positions: Ints) -> tuple[Ints, Ints]:
@@ -246,10 +246,10 @@ class _Tail:
 
     def examples_of(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the examples that visits read, given the visits' numbers: (files, first indices, counts)."""
-        firsts, openings, counts = self._stretches
+        first_visits, openings, counts = self._stretches
         visits = visits - self.first_visit
-        stretches = np.searchsorted(firsts, visits, side="right") - 1
-        rounds, nth = np.divmod(visits - firsts[stretches], counts[stretches])
+        stretches = np.searchsorted(first_visits, visits, side="right") - 1
+        rounds, nth = np.divmod(visits - first_visits[stretches], counts[stretches])
         file_indices = np.empty_like(visits)
         for stretch in np.unique(stretches).tolist():
             in_stretch = stretches == stretch

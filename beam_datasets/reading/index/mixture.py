@@ -61,9 +61,9 @@ class Pattern:
         For the quotas (2, 1) it is ([0, 2], [0, 0, 1], [0, 1, 0]).
         """
         quotas = np.array(self.quotas)
-        firsts = np.cumsum(quotas) - quotas
+        first_slots = np.cumsum(quotas) - quotas
         sources = np.repeat(np.arange(len(quotas)), quotas)
-        return firsts, sources, np.arange(self.block) - firsts[sources]
+        return first_slots, sources, np.arange(self.block) - first_slots[sources]
 
     def _offsets(self, blocks: Ints) -> Ints:
         """Returns the offset of each slot in each block, shape (blocks, block); the offsets of a source ascend."""
@@ -80,8 +80,10 @@ class Pattern:
         distinct, rows = np.unique(blocks, return_inverse=True)
         is_before = self._offsets(distinct)[rows] < offsets[:, None]
         counts_in_block = np.zeros((len(positions), len(self.quotas)), np.int64)
-        used = np.flatnonzero(self.quotas)
-        counts_in_block[:, used] = np.add.reduceat(is_before, self._slots[0][used], axis=1, dtype=np.int64)
+        used_sources = np.flatnonzero(self.quotas)
+        counts_in_block[:, used_sources] = np.add.reduceat(
+            is_before, self._slots[0][used_sources], axis=1, dtype=np.int64
+        )
         counts: Ints = blocks[:, None] * np.array(self.quotas) + counts_in_block
         return counts
 
@@ -286,11 +288,11 @@ class Mixture(Operation):
         for starts, counts in spans:
             for start in range(0, len(starts), max_spans):
                 spans_of_group = starts[start : start + max_spans], counts[start : start + max_spans]
-                firsts, stops = (
+                first_positions, stop_positions = (
                     self.pattern.before(spans_of_group[0]),
                     self.pattern.before(spans_of_group[0] + spans_of_group[1]),
                 )
-                yield spans_of_group, firsts, stops - firsts
+                yield spans_of_group, first_positions, stop_positions - first_positions
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
         """Yields the source of each position, given the results of `_divide_spans`."""
@@ -316,10 +318,10 @@ class Mixture(Operation):
 
 def _spans_of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[Spans]:
     """Yields the spans of one source, given the results of `_divide_spans`."""
-    for _, firsts, counts in parts:
+    for _, first_positions, counts in parts:
         is_nonempty = counts[:, source] > 0
         if is_nonempty.any():
-            yield firsts[is_nonempty, source], counts[is_nonempty, source]
+            yield first_positions[is_nonempty, source], counts[is_nonempty, source]
 
 
 def _pair_with_source(source: int, item: Any) -> Any:

@@ -112,10 +112,10 @@ class RunReader:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
         chunk = self._chunk_with_first(ranges)
-        firsts, stops = ranges
+        first_records, stops = ranges
         end = chunk.first_record + len(chunk.offsets) - 1
-        num_begun = int(np.searchsorted(firsts, end))  # ranges that begin in this chunk
-        later_ranges = np.maximum(firsts[num_begun - 1 :], end), stops[num_begun - 1 :]
+        num_begun = int(np.searchsorted(first_records, end))  # ranges that begin in this chunk
+        later_ranges = np.maximum(first_records[num_begun - 1 :], end), stops[num_begun - 1 :]
         if later_ranges[0][0] >= later_ranges[1][0]:
             later_ranges = later_ranges[0][1:], later_ranges[1][1:]
         if self._submit is not None and self._next_chunk is None and len(later_ranges[0]):
@@ -244,23 +244,23 @@ class RunReader:
 
         Records between the ranges are not read: their length in the chunk is 0.
         """
-        firsts, stops = ranges
-        num_ranges = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
-        firsts, stops = firsts[:num_ranges], stops[:num_ranges].copy()
-        starts = offsets[firsts].astype(np.int64)
+        first_records, stops = ranges
+        num_ranges = int(np.searchsorted(stops, int(first_records[0]) + _MAX_SPAN, "right")) or 1
+        first_records, stops = first_records[:num_ranges], stops[:num_ranges].copy()
+        starts = offsets[first_records].astype(np.int64)
         space = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
         count = int(np.searchsorted(-space, 0, "right"))  # of ranges that fit
         if count < num_ranges:  # the records of the next range that fit
             num_bytes = chunk_bytes if count == 0 else int(space[count - 1])
             end = int(offsets.searchsorted(np.uint64(int(starts[count]) + num_bytes), "right")) - 1
-            stops[count] = max(end, int(firsts[0]) + 1) if count == 0 else end
-            count += int(stops[count] > firsts[count])
-        firsts, starts, stops = firsts[:count], starts[:count], stops[:count]
+            stops[count] = max(end, int(first_records[0]) + 1) if count == 0 else end
+            count += int(stops[count] > first_records[count])
+        first_records, starts, stops = first_records[:count], starts[:count], stops[:count]
         spans = list(zip(starts.tolist(), offsets[stops].tolist()))
         buffers = [self.shard.reader.read(*spans[0])] if count == 1 else list(self.shard.reader.read_many(spans))
-        first = int(firsts[0])
+        first = int(first_records[0])
         lengths = np.zeros(int(stops[-1]) - first, np.int64)
-        for begin, end in zip((firsts - first).tolist(), (stops - first).tolist()):
+        for begin, end in zip((first_records - first).tolist(), (stops - first).tolist()):
             lengths[begin:end] = np.diff(offsets[first + begin : first + end + 1].astype(np.int64))
         chunk_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         data = memoryview(buffers[0] if count == 1 else b"".join(buffers))
@@ -280,9 +280,9 @@ def ranges_of(run: int, visits: Visits) -> Ranges:
     >>> [numbers.tolist() for numbers in ranges_of(0, visits)]
     [[0], [8]]
     """
-    runs, firsts, counts = visits
+    runs, first_records, counts = visits
     selected = np.flatnonzero((runs == run) & (counts > 0))
-    begins = firsts[selected]
+    begins = first_records[selected]
     ends = begins + counts[selected]
     heads = np.flatnonzero(np.append(True, begins[1:] != ends[:-1]))
     return begins[heads], ends[np.append(heads[1:], len(selected)) - 1]
@@ -310,21 +310,21 @@ def read_visits(
     block, size = RecordBlock(), next(sizes)
     run_errors: dict[int, CorruptRecordError] = {}  # errors after which a run cannot be read
     try:
-        for runs, firsts, counts in visits:
+        for runs, first_records, counts in visits:
             index, stop, last_request = 0, len(runs), None
             while index < stop:
-                index = block.take(chunks, runs, firsts, counts, index, stop, size, BLOCK_BYTES)
+                index = block.take(chunks, runs, first_records, counts, index, stop, size, BLOCK_BYTES)
                 if len(block) >= size or block.num_bytes >= BLOCK_BYTES:
                     full, block, size = block, RecordBlock(), next(sizes)
                     yield full
                     continue
                 if index == stop:
                     break
-                run, record = int(runs[index]), int(firsts[index])
+                run, record = int(runs[index]), int(first_records[index])
                 try:
                     if run in run_errors:
                         raise run_errors[run]
-                    next_visits = runs[index:], firsts[index:], counts[index:]
+                    next_visits = runs[index:], first_records[index:], counts[index:]
                     chunks[run] = get_chunk(run, next_visits, run in chunks, last_request == (run, record))
                     last_request = run, record
                 except CorruptRecordError as error:
@@ -336,7 +336,7 @@ def read_visits(
                     else:  # the file is truncated or replaced: no further records can be read
                         run_errors[run], num_damaged = error, int(counts[index])
                     yield [Damaged(error)] * num_damaged
-                    firsts[index] += num_damaged
+                    first_records[index] += num_damaged
                     counts[index] -= num_damaged
     except Exception:
         if block:

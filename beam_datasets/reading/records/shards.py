@@ -258,10 +258,10 @@ class Shard:
                 return native_payloads
         payloads: list[bytes] = []
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
-        firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
-        starts, stops = offsets[firsts].tolist(), offsets[lasts + 1].tolist()
+        first_records, last_records = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
+        starts, stops = offsets[first_records].tolist(), offsets[last_records + 1].tolist()
         buffers = self.reader.read_many(list(zip(starts, stops)))
-        for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
+        for first, last, buffer in zip(first_records.tolist(), last_records.tolist(), buffers):
             bounds = offsets[first : last + 2].astype(np.int64)
             start = int(bounds[0])
             payloads += tfrecord.unframe(buffer, bounds - start, path=self.path, offset=start, first_record=first)

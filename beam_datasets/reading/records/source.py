@@ -162,8 +162,8 @@ class Source(Operation):
         for span in spans:
             is_range = len(span[0]) == 1  # several ranges, such as of `Shared`, are few enough
             for starts, counts in limit_spans(iter((span,)), sizes) if is_range else (span,):
-                files, firsts, numbers = order.visits(starts, counts)
-                yield runs[files], firsts + skip[files], numbers
+                files, first_indices, numbers = order.visits(starts, counts)
+                yield runs[files], first_indices + skip[files], numbers
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; a damaged record is a `Damaged`."""
@@ -171,9 +171,9 @@ class Source(Operation):
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
-        firsts, runs, skips = self._run_lists
-        run_index = bisect.bisect_right(firsts, index) - 1
-        run, record = runs[run_index], index - firsts[run_index] + skips[run_index]
+        first_indices, runs, skips = self._run_lists
+        run_index = bisect.bisect_right(first_indices, index) - 1
+        run, record = runs[run_index], index - first_indices[run_index] + skips[run_index]
         data = self.pool.open(*(self._files.get(run) or self._file(run))).read_one(record)
         if not self._config.add_tfds_id:
             return data
@@ -192,12 +192,12 @@ class Source(Operation):
 
         They differ if `ReadConfig` selects files, with `input_context` or `interleave_sort_fn`.
         """
-        firsts = np.cumsum(self.instructions.take) - self.instructions.take
-        run = int(np.searchsorted(firsts, slice_index, side="right")) - 1
+        run_starts = np.cumsum(self.instructions.take) - self.instructions.take
+        run = int(np.searchsorted(run_starts, slice_index, side="right")) - 1
         run_index = int(np.searchsorted(self._sorted_runs, run))
         if run_index == len(self._sorted_runs) or self._sorted_runs[run_index] != run:
             return None
-        return int(self._first_indices[run_index]) + slice_index - int(firsts[run])
+        return int(self._first_indices[run_index]) + slice_index - int(run_starts[run])
 
     @functools.cached_property
     def _run_lists(self) -> tuple[list[int], list[int], list[int]]:
@@ -350,8 +350,8 @@ def _concatenate(visits: list[Visits]) -> Visits:
     """Concatenates arrays of visits."""
     if len(visits) == 1:
         return visits[0]
-    runs, firsts, counts = map(np.concatenate, zip(*visits))
-    return runs, firsts, counts
+    runs, first_records, counts = map(np.concatenate, zip(*visits))
+    return runs, first_records, counts
 
 
 def _pair_with_names(items: Items, names: Iterator[bytes]) -> Items:
