@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from typing_extensions import Buffer as Buffer
     from typing_extensions import Self as Self
 else:  # in annotations alone; the package need not be installed
@@ -79,7 +81,7 @@ def install_command(extra: str) -> str:
     return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it
 
 
-def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
+def framework(module: str, *, needed_by: str, name: str, extra: str) -> ModuleType:
     """Imports and returns a module of a framework.
 
     Args:

@@ -11,7 +11,11 @@ import os
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -203,7 +207,7 @@ def is_stateful_loader() -> bool:
     return any(frame.f_code.co_filename.endswith(_STATEFUL_LOADERS) for frame in _frames())
 
 
-def find_loader(dataset: object) -> Any:
+def find_loader(dataset: object) -> torch.utils.data.DataLoader | None:
     """Returns the DataLoader that begins to read a dataset, or starts a worker that will; None if there is none."""
     for frame in _frames():
         if frame.f_code.co_filename.endswith(_LOADERS):

@@ -25,6 +25,10 @@ from beam_datasets.features.sequence import replace_inner_datasets
 from beam_datasets.metadata.supervised_keys import value_at
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import tensorflow as tf
+
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.elements.transforms import Decode, Step
 
@@ -42,7 +46,7 @@ def as_tf_dataset(
     state: Mapping[str, Any] | None = None,
     fill: Any = None,
     epoch: int | None = None,
-) -> Any:
+) -> tf.data.Dataset:
     """Returns a dataset as a `tf.data.Dataset`; see `Dataset.as_tf_dataset` for the arguments and errors."""
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
     dataset = dataset._with(steps=tuple(map(_replace_inner_datasets_of_step, dataset._steps)))
@@ -73,8 +77,8 @@ def _replace_inner_datasets_of_step(step: Any) -> Any:
 
 
 def _build_from_generator(
-    tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None
-) -> Any:
+    tf: ModuleType, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None
+) -> tf.data.Dataset:
     """Returns a tf.data.Dataset of a dataset's items; each iteration over it reads the next pass over `dataset`.
 
     Args:
@@ -123,7 +127,7 @@ def _check_epochs_of_keras(num_left: int, dataset: Dataset) -> None:
         )
 
 
-def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
+def _count_per_transfer(tf: ModuleType, steps: tuple[Step, ...], spec: Any) -> int:
     """Returns the number of examples per transfer to TensorFlow: 1 if they have no fixed size, or are in batches.
 
     Args:
@@ -141,7 +145,7 @@ def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     return max(1, min(_MAX_TRANSFER_BYTES // max(size, 1), _MAX_TRANSFER_EXAMPLES))
 
 
-def _compute_cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
+def _compute_cardinality(tf: ModuleType, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
     """Returns the cardinality for tf.data: the number of items of each iteration, or a negative constant.
 
     Raises:
@@ -161,7 +165,7 @@ def _compute_cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | N
 # -------------------------------------------------------------------------------------------------- what an element is
 
 
-def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
+def _derive_item_spec(tf: ModuleType, steps: tuple[Any, ...]) -> Any:
     """Returns the nest of specs of the items that the steps of a dataset make; None if functions make the items.
 
     A nest is a `tf.TensorSpec`, `tf.RaggedTensorSpec` or `tf.data.DatasetSpec`, or a dict or tuple of nests.
@@ -184,7 +188,7 @@ def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
     return _derive_example_spec(tf, first_step)
 
 
-def _derive_example_spec(tf: Any, step: Decode) -> Any:
+def _derive_example_spec(tf: ModuleType, step: Decode) -> Any:
     """Returns the nest of specs of the examples of a decoding step; None if a decoder is a function.
 
     It is a dict by feature, with `tfds_id` if the step adds it; or the nest of the supervised keys, such as a pair.
@@ -200,7 +204,7 @@ def _derive_example_spec(tf: Any, step: Decode) -> Any:
     return tf.nest.map_structure(functools.partial(value_at, spec), step.supervised_keys)
 
 
-def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
+def _derive_feature_spec(tf: ModuleType, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
     """Returns the nest of specs of a feature.
 
     Args:
@@ -222,7 +226,7 @@ def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int 
     return _derive_leaf_spec(tf, shape_of(feature), dtype_of(feature), lengths)
 
 
-def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
+def _derive_leaf_spec(tf: ModuleType, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
     """Returns the spec of a leaf, ragged if it is in several sequences; for dicts of shapes, a dict of specs.
 
     For shape (3,) it is `TensorSpec((None, 3))` in one sequence, and `RaggedTensorSpec((None, None, 3))` in two.
@@ -241,7 +245,7 @@ def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None
     return tf.RaggedTensorSpec((lengths[0], *[None] * (len(lengths) - 1), *shape), dtype, len(lengths) - 1, tf.int64)
 
 
-def _add_batch_dimension(tf: Any, spec: Any) -> Any:
+def _add_batch_dimension(tf: ModuleType, spec: Any) -> tf.TypeSpec:
     """Returns the spec of a batch of values with a spec: a first dimension of any length is added.
 
     Args:
@@ -259,7 +263,7 @@ def _add_batch_dimension(tf: Any, spec: Any) -> Any:
     raise FeatureValueError("datasets in examples cannot be in a batch of tf.data: leave batch() out, or map() them.")
 
 
-def _derive_first_item_spec(tf: Any, dataset: Dataset) -> Any:
+def _derive_first_item_spec(tf: ModuleType, dataset: Dataset) -> Any:
     """Returns the nest of specs of the first item of a dataset, after reading this item; see `_derive_value_spec`.
 
     Raises:
@@ -273,7 +277,7 @@ def _derive_first_item_spec(tf: Any, dataset: Dataset) -> Any:
     )
 
 
-def _derive_value_spec(tf: Any, value: Any) -> Any:
+def _derive_value_spec(tf: ModuleType, value: Any) -> Any:
     """Returns the nest of specs of values with the rank and dtype of `value`; all lengths are None.
 
     Raises:
@@ -300,7 +304,7 @@ def _derive_value_spec(tf: Any, value: Any) -> Any:
 # -------------------------------------------------------------------------------------------- from NumPy to an element
 
 
-def _build_converter(tf: Any, spec: Any) -> Convert:
+def _build_converter(tf: ModuleType, spec: Any) -> Convert:
     """Returns the function from an item of NumPy values to an element that fits a nest of specs.
 
     The function converts ragged arrays and nested datasets to those of TensorFlow, and keeps other values.
@@ -318,7 +322,7 @@ def _build_converter(tf: Any, spec: Any) -> Convert:
     return lambda value: value
 
 
-def _to_ragged_tensor(tf: Any, spec: Any, value: RaggedArray) -> Any:
+def _to_ragged_tensor(tf: ModuleType, spec: tf.RaggedTensorSpec, value: RaggedArray) -> tf.RaggedTensor:
     """Returns a RaggedArray as a tf.RaggedTensor of the spec's dtype.
 
     Raises:
@@ -332,7 +336,7 @@ def _to_ragged_tensor(tf: Any, spec: Any, value: RaggedArray) -> Any:
     return tf.RaggedTensor.from_nested_row_lengths(flat, value.row_lengths, validate=False)
 
 
-def _to_tf_dataset(tf: Any, spec: Any, value: NestedDataset) -> Any:
+def _to_tf_dataset(tf: ModuleType, spec: Any, value: NestedDataset) -> tf.data.Dataset:
     """Returns a nested dataset as a tf.data.Dataset of tensors; one of a generator would not outlive its element.
 
     Args:

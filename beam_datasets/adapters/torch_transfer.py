@@ -15,11 +15,17 @@ import struct
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.extras import Self
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
 
 _ALIGNMENT = 64  # bytes; parts begin at multiples of it. The first part is a flag: 1 while the parent has tensors
 _MIN_BYTES = 32 << 10  # of a batch in a segment: smaller ones are as fast in the message, and need no open file
@@ -101,7 +107,7 @@ def _reduce_to_segment(value: Transferred) -> tuple[Any, ...]:
     return _restore_dict, (nest, source, parts.size, tensors, strings)
 
 
-def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _SegmentLayout) -> Any:
+def _collect_leaves(torch: ModuleType, value: Any, groups: Any, strings: Any, parts: _SegmentLayout) -> Any:
     """Collects the tensors and the lists of bytes in a nest of dicts, and returns the nest with a tuple for each leaf.
 
     For example, {'a': tensor, 'b': [b'x', b'yz'], 'c': 3} becomes {'a': (0, 0), 'b': (_STRING_LEAF, 0),
@@ -137,7 +143,7 @@ def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _S
     return _VALUE_LEAF, value
 
 
-def _is_copyable_bytewise(torch: Any, tensor: Any) -> bool:
+def _is_copyable_bytewise(torch: ModuleType, tensor: Any) -> bool:
     """Returns whether a tensor is a plain array in CPU memory, which can be copied byte by byte."""
     is_dense = tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.dtype.is_complex)
@@ -148,7 +154,7 @@ def _count_bytes(tensors: list[Any]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
+def _build_stack_writer(torch: ModuleType, tensors: list[Any]) -> Callable[[Any], object]:
     """Returns the function that writes tensors of one dtype and shape, one after the other, to a tensor of uint8."""
 
     def write(memory: Any) -> None:
@@ -193,7 +199,7 @@ class _Segments:
         self._process = os.getpid()
         self._segments: list[_Segment] = []
 
-    def free(self, torch: Any, size: int) -> _Segment | None:
+    def free(self, torch: ModuleType, size: int) -> _Segment | None:
         """Returns an unused segment for `size` bytes; None if all `_MAX_SEGMENTS` are in use by the parent."""
         if self._process != os.getpid():
             self.__init__()  # type: ignore[misc]  # forked from a process that has segments
@@ -287,7 +293,7 @@ def _rebuild_nest(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
     return groups[kind][content] if kind >= 0 else strings[content] if kind == _STRING_LEAF else content
 
 
-def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
+def _segment_memory(name: tuple[int, int, Any], size: int) -> NDArray[np.uint8]:
     """Returns the bytes of a batch in a segment; when the array is deleted, the worker may reuse the segment.
 
     Args:
@@ -301,9 +307,9 @@ def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
             del _mapped_segments[key]
         _mapped_segments[process, number] = tensor.numpy()
     memory = _mapped_segments[process, number]
-    used = memory[_ALIGNMENT : _ALIGNMENT + size]
-    weakref.finalize(used, _release_segment, memory, os.getpid()).atexit = False
-    return used
+    batch_memory: NDArray[np.uint8] = memory[_ALIGNMENT : _ALIGNMENT + size]
+    weakref.finalize(batch_memory, _release_segment, memory, os.getpid()).atexit = False
+    return batch_memory
 
 
 def _release_segment(memory: Any, process: int) -> None:

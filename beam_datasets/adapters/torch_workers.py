@@ -16,6 +16,8 @@ from beam_datasets.adapters.callers import find_dividing_shard
 from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from beam_datasets.adapters.torch_iterable import Divided
     from beam_datasets.adapters.torch_map_style import MapStyle
 
@@ -50,7 +52,7 @@ def inspect_calling_loader() -> tuple[int, int | None, bool]:
     return caller.num_workers, caller.batch_size, caller.drop_last
 
 
-def import_torch_data() -> Any:
+def import_torch_data() -> ModuleType:
     """Returns the module torch.utils.data; raises MissingDependencyError if PyTorch is not installed."""
     return framework("torch.utils.data", needed_by="as_torch()", name="PyTorch", extra="torch")
 
@@ -70,12 +72,13 @@ def _subclass_torch_class(our_class: type[MapStyle] | type[Divided], torch_class
 # pickle cannot find classes that are created at run time; it can find these functions.
 
 
-def build_map_style(our_class: type[MapStyle], *arguments: Any) -> Any:
+def build_map_style(our_class: type[MapStyle], *arguments: Any) -> MapStyle:
     """Returns an object of a class of ours that is a torch.utils.data.Dataset too."""
-    return _subclass_torch_class(cast("Hashable", our_class), "Dataset")(*arguments)
+    map_style: MapStyle = _subclass_torch_class(cast("Hashable", our_class), "Dataset")(*arguments)
+    return map_style
 
 
-def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Any:
+def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Divided:
     """Returns an object of a class of ours that is a torch.utils.data.IterableDataset too.
 
     Args:
@@ -84,9 +87,10 @@ def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str,
         options: the keyword arguments of `our_class`.
     """
     options["shared"].share_memory_()  # a copy that pickle made does not share its memory
-    return _subclass_torch_class(cast("Hashable", our_class), "IterableDataset")(dataset, **options)
+    iterable: Divided = _subclass_torch_class(cast("Hashable", our_class), "IterableDataset")(dataset, **options)
+    return iterable
 
 
-def unpickle_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Any:
+def unpickle_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Divided:
     """Returns the object of `build_iterable` that knows in which process it was unpickled, for `Divided.ranks`."""
     return build_iterable(our_class, dataset, {**options, "unpickled_in": os.getpid()})

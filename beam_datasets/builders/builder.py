@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.info import InfoArguments
     from beam_datasets.publishing.progress import Progress
     from beam_datasets.reading.config import ReadConfig
+    from beam_datasets.reading.opening import ReadOnlyBuilder
     from beam_datasets.sources.units import SourceUnits
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
@@ -606,7 +607,7 @@ class DatasetBuilder(DeclaredVariants):
         """Returns the name with config and version, such as "digits/small:1.0.0" or "digits:1.0.0"."""
         return str(DatasetName(self.name, self._config_name, str(self.version)))
 
-    def _open_published(self) -> Any:
+    def _open_published(self) -> ReadOnlyBuilder:
         """Opens the published version; uses the features of the code if only the code knows their custom connectors.
 
         Raises:

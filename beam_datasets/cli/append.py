@@ -31,6 +31,7 @@ from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
+    from beam_datasets.builders.builder import DatasetBuilder
     from beam_datasets.materializing.append_options import AppendOptions
     from beam_datasets.materializing.append_plan import AppendPlan
     from beam_datasets.materializing.merging import MergedSplit
@@ -248,7 +249,7 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
     return replace(request, config=info.config_name) if is_known else request
 
 
-def _create_builder(request: BuilderRequest, parsed: argparse.Namespace) -> Any:
+def _create_builder(request: BuilderRequest, parsed: argparse.Namespace) -> DatasetBuilder:
     """Creates the builder; in its errors `--split` becomes `--splits`, because this command has its own `--split`.
 
     Raises:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -33,6 +33,15 @@ from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
 from beam_datasets.statistics.summary import prepare
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow
+
+    from beam_datasets.features import FeatureConnector
+    from beam_datasets.statistics.report import Statistics
+
 
 COMMAND = Command(
     "site",
@@ -270,7 +279,7 @@ class _Site:
         self.show(f"{folder}/index.html", "dataset", values)
         return info_json(published) | {"files": {file_kind: f"{folder}/{file}" for file_kind, file in files.items()}}
 
-    def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Any:
+    def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Statistics | None:
         """Returns the saved `Statistics` of a version; if there are none, computes and saves them if `computes`.
 
         Returns None if there are none and `computes` is False.
@@ -349,7 +358,7 @@ class _Site:
         return rows
 
 
-def _arrow_array(arrow: Any, values: list[Any]) -> Any:
+def _arrow_array(arrow: ModuleType, values: list[Any]) -> pyarrow.Array:
     """Returns an Arrow array of values; integers above 2**63 - 1, also in lists, make it unsigned.
 
     Args:
@@ -379,7 +388,7 @@ def _rows_file(split: str) -> str:
     return f"rows-{quote(split, safe='')}.html"
 
 
-def sample_value(value: Any, leaf: Any) -> Any:
+def sample_value(value: Any, leaf: FeatureConnector) -> Any:
     """Returns a number, the first 1,000 numbers of a list, the name of a label, or the text of any other value.
 
     All values of a feature have one type, so that they can be a column. A label without a name is its number as text.
@@ -465,7 +474,7 @@ def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) 
     return {"@type": "cr:RecordSet", "@id": quote(split), "name": split, "field": fields}
 
 
-def _item_type(leaf: Any) -> type:
+def _item_type(leaf: FeatureConnector | None) -> type:
     """Returns the Python type of the `sample_value` of a feature: str, bool, int or float."""
     if isinstance(leaf, (*PICTURES, *SOUNDS)) or getattr(leaf, "label_names", None):
         return str

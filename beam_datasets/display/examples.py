@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer, shown
@@ -13,9 +13,12 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
 from beam_datasets.features.trees import display_names
 
+if TYPE_CHECKING:
+    import pandas
+
 
 @names_foreign_arguments("as_dataframe")
-def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
+def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> pandas.DataFrame:
     """Returns all examples as a `pandas.DataFrame`, with a column for each feature, as TensorFlow Datasets does.
 
     Nested features have columns such as `box/x`, with the slashes of TensorFlow Datasets. Values are those of the

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from beam_datasets.errors import BeamDatasetsError, shown_name
 from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image, LabeledImage, Video
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import display_names, iter_nested_features, leaves_with_features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from beam_datasets.features import FeatureConnector
+
 
 _PIXELS = 96  # length of the longer side of a thumbnail
 _MAX_IMAGES = 4  # images shown of a value
@@ -101,7 +107,7 @@ def examples_table(
     return Html(table(["", *visible_columns], body) + _hidden_note(len(columns)))
 
 
-def cell(value: Any, feature: Any) -> Html:
+def cell(value: Any, feature: FeatureConnector | None) -> Html:
     """Returns the cell of a feature's decoded value: pictures, a sound to play, or text."""
     try:
         return _media(value, feature) or text(value_text(value, feature, _WIDTH))
@@ -109,7 +115,7 @@ def cell(value: Any, feature: Any) -> Html:
         return text(value_text(value, feature, _WIDTH))
 
 
-def _media(value: Any, feature: Any) -> Html | None:
+def _media(value: Any, feature: FeatureConnector | None) -> Html | None:
     """Returns the pictures or the sound of a value; None if it has neither."""
     if isinstance(feature, (Image, Video)) and not isinstance(feature, LabeledImage):
         pictures = _pictures(value)
@@ -131,7 +137,7 @@ def _pictures(value: Any) -> list[Any]:
     return []
 
 
-def _image(array: Any) -> str:
+def _image(array: NDArray[Any]) -> str:
     """Returns an image of shape (height, width, channels) as an HTML element with a small PNG."""
     height, width = array.shape[:2]
     data = base64.b64encode(thumbnail(array, _PIXELS)).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from beam_datasets.display.text import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.trees import display_names, leaves_with_features, strip_sequences
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 
 _SHOWN = 8  # numbers of an array
 _MIN_WIDTH = 20  # characters of a value, however long its name is
@@ -32,7 +36,7 @@ def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector 
     >>> feature_at(FeaturesDict({"a": {"b": ClassLabel(num_classes=2)}}), "a/b")
     ClassLabel(shape=(), dtype=int64, num_classes=2)
     """
-    inner = strip_sequences(feature)
+    inner = None if feature is None else strip_sequences(feature)
     if not path or not isinstance(inner, FeaturesDict):
         return None if path else inner
     names = [name for name in inner if path == name or path.startswith(f"{name}/")]
@@ -153,7 +157,7 @@ def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: 
     return f"{len(value):,} rows of {len(flat):,} items, {value.dtype}{items}"
 
 
-def to_image(array: NDArray[Any]) -> Any:
+def to_image(array: NDArray[Any]) -> Image:
     """Returns pixels as an RGB image of Pillow: alpha over white, floats between their extremes.
 
     Args:

@@ -141,7 +141,7 @@ class FlinkCluster:
         job = self._last_job(name)
         return None if job is None else str(job["state"])
 
-    def _last_job(self, name: str) -> Any:
+    def _last_job(self, name: str) -> dict[str, Any] | None:
         """Returns the last job of this name that has started, as `jobs/overview` has it; None if there is none.
 
         Jobs of earlier runs may have the same name, and are listed in any order.

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
@@ -56,6 +56,10 @@ from beam_datasets.publishing.shard_file import WrittenShard
 from beam_datasets.publishing.staged_files import new_dir
 from beam_datasets.reading.ranges import map_blocks, read_blocks
 from beam_datasets.reading.records.shards import ShardPool
+
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
+
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20  # of records that are decoded together, about
@@ -267,7 +271,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
 
 
-def _checking_media(make: Make, features: Any) -> Make:
+def _checking_media(make: Make, features: FeatureConnector) -> Make:
     """Returns `make` with a check of the stored images and sounds before it, which raises an error for damaged ones."""
     check = damage_finder(features)
     if check is None:

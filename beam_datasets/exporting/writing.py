@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,12 @@ from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.native import crc32c
 from beam_datasets.storage import Writer
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from beam_datasets.features import FeatureConnector
+
+
 Make: TypeAlias = Callable[[Any], Any]
 """From consecutive records, a list or a `RecordBlock`, to what a format writes of them."""
 
@@ -49,7 +55,7 @@ class Format:
     name: ClassVar[str]
     module: ClassVar[str] = ""
 
-    def package(self, module: str = "") -> Any:
+    def package(self, module: str = "") -> ModuleType:
         """Returns a module of the package that writes the format, by default its own.
 
         Raises:
@@ -105,7 +111,7 @@ class Format:
         raise NotImplementedError
 
 
-def decoder_of(features: Any) -> ColumnarDecoder:
+def decoder_of(features: FeatureConnector) -> ColumnarDecoder:
     """Returns the decoder of examples with images and sound as they are stored."""
     return ColumnarDecoder(select_decoded(to_column_features(features)))
 

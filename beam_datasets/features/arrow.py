@@ -16,7 +16,7 @@ Functions take the module pyarrow as `pa`, because it is imported on demand.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,17 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow
+    from numpy.typing import NDArray
+
+
 _MAX_STRING_BYTES = (1 << 31) - 1  # bytes of an array with offsets of 32 bits
 
 
-def arrow_schema(pa: Any, schema: Struct) -> Any:
+def arrow_schema(pa: ModuleType, schema: Struct) -> pyarrow.Schema:
     """Returns the Arrow schema of a table; its metadata contain the features for Hugging Face's datasets.
 
     Args:
@@ -40,7 +47,7 @@ def arrow_schema(pa: Any, schema: Struct) -> Any:
     return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def arrow_type(pa: Any, column: Column) -> Any:
+def arrow_type(pa: ModuleType, column: Column) -> pyarrow.DataType:
     """Returns the Arrow type of a column; `pa` is the module pyarrow."""
     if isinstance(column, Struct):
         return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
@@ -85,7 +92,7 @@ def _describe_for_hugging_face(column: Column) -> Any:
     return feature
 
 
-def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
+def arrow_array(pa: ModuleType, column: Column, values: Any, name: str = "") -> pyarrow.Array:
     """Returns the Arrow array of the type `arrow_type(pa, column)` with one element for each example.
 
     Args:
@@ -147,7 +154,7 @@ def _is_plain_numbers(column: Column, values: Any) -> bool:
     return isinstance(column, Values) and values.dtype == column.dtype and column.dtype.kind != "V"
 
 
-def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
+def _build_string_array(pa: ModuleType, values: list[bytes], kind: pyarrow.DataType) -> pyarrow.Array:
     """Returns the Arrow array of strings, with one copy of the bytes; `pa.array` would grow its memory repeatedly.
 
     Args:
@@ -227,11 +234,11 @@ def _check_text(column: Column, value: Any, name: str) -> None:
             decode_text(text, name)
 
 
-def _to_nested_lists(array: Any) -> Any:
+def _to_nested_lists(array: NDArray[Any]) -> Any:
     """Returns an array as nested lists of arrays of one dimension; a scalar for an array of shape ()."""
     return list(map(_to_nested_lists, array)) if array.ndim > 1 else array[()]
 
 
-def _as_numpy_dtype(array: Any) -> Any:
+def _as_numpy_dtype(array: NDArray[Any]) -> NDArray[Any]:
     """Returns an array with one of NumPy's own dtypes: bfloat16 is converted to float32."""
     return array.astype(_numpy_dtype(array.dtype), copy=False)

@@ -461,7 +461,7 @@ def to_numpy(value: Any) -> Any:
     return value.numpy() if hasattr(value, "numpy") else value
 
 
-def _build_tensor_infos(shape: Any, dtype: Any) -> Any:
+def _build_tensor_infos(shape: Any, dtype: Any) -> TensorInfo | dict[str, Any]:
     """Returns the `TensorInfo` of a shape and a dtype; for nested dicts of them, the same dicts of `TensorInfo`."""
     if isinstance(dtype, Mapping):
         return {name: _build_tensor_infos(shape[name], dtype[name]) for name in dtype}

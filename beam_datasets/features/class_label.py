@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.formats.proto_json import parse_int64
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @names_foreign_constructor_arguments
@@ -175,7 +178,7 @@ class ClassLabel(Leaf):
         index = self.index_of(path)
         count = self.num_classes
 
-        def pack_many(items: Items) -> Any:
+        def pack_many(items: Items) -> NDArray[np.int64]:
             """Returns the indices of labels as an array of int64."""
             if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
                 check_unmasked(items, path)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,7 +183,7 @@ class ColumnarDecoder:
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _locate(self, feature: Any, name: str) -> Location:
+    def _locate(self, feature: FeatureConnector, name: str) -> Location:
         """Adds the views of a feature, and returns where its values are: (view, index of the feature in the view).
 
         A dict of features, or a sequence of such a dict, gives a dict of such locations.
@@ -207,15 +207,16 @@ class ColumnarDecoder:
         self._views.append(view)
         return view, 0
 
-    def _build_view(self, feature: Any, name: str) -> View | None:
+    def _build_view(self, feature: FeatureConnector, name: str) -> View | None:
         """Returns the view of a leaf or a sequence of leaves; None if the connector must decode the lists itself.
 
         Args:
             feature: a connector that is not a dict.
             name: its name in the record.
         """
-        if isinstance(strip_sequences(feature), StoredLists):
-            return StoredListsView([name], kinds={}, decode=strip_sequences(feature).stored_decoder(name))
+        inner = strip_sequences(feature)
+        if isinstance(inner, StoredLists):
+            return StoredListsView([name], kinds={}, decode=inner.stored_decoder(name))
         if _is_one_list(feature):
             return _build_leaf_view(feature, name)
         if _is_plain_sequence(feature) and _is_one_list(feature.feature):
@@ -227,19 +228,19 @@ class ColumnarDecoder:
         return None
 
 
-def _is_one_list(feature: Any) -> bool:
+def _is_one_list(feature: FeatureConnector) -> TypeGuard[Leaf]:
     """Returns whether a feature is stored as one list that its codec decodes."""
     kind: Any = type(feature)
     is_plain = isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder)
     return is_plain and not getattr(feature, "is_dynamic", False)
 
 
-def _is_plain_sequence(feature: Any) -> bool:
+def _is_plain_sequence(feature: FeatureConnector) -> TypeGuard[Sequence]:
     """Returns whether a feature is a sequence without a decoder of its own, unlike Video and Dataset."""
     return isinstance(feature, Sequence) and type(feature).decoder is Sequence.decoder
 
 
-def _build_connector_view(feature: Any, name: str) -> ConnectorView:
+def _build_connector_view(feature: FeatureConnector, name: str) -> ConnectorView:
     """Returns the view of a feature whose connector decodes its lists; `name` is its name in the record."""
     lists = {key: kind for key, kind in feature.lists(name) if kind is not None}
     item = feature.feature if _is_plain_sequence(feature) else feature
@@ -247,7 +248,7 @@ def _build_connector_view(feature: Any, name: str) -> ConnectorView:
     return ConnectorView([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
 
 
-def _build_leaf_view(feature: Any, name: str) -> View | None:
+def _build_leaf_view(feature: Leaf, name: str) -> View | None:
     """Returns the view of a leaf that is stored as one list; None if its connector must decode the list.
 
     A view exists for one value of bytes, and for a fixed count of numbers.
@@ -271,7 +272,7 @@ def _build_leaf_view(feature: Any, name: str) -> View | None:
     return Numbers([name], count=codec.size, dtype=dtype, shape=shape, **common)
 
 
-def _decoded_size(feature: Any) -> int | None:
+def _decoded_size(feature: FeatureConnector) -> int | None:
     """Returns the size in bytes of the decoded array of an Image or a Tensor; None for another leaf or an unknown size.
 
     The size of a shape with an unknown length, and of the shape (), is unknown.
@@ -282,7 +283,7 @@ def _decoded_size(feature: Any) -> int | None:
     return None if count is None else count * int(feature.dtype.itemsize)
 
 
-def has_images(feature: Any) -> bool:
+def has_images(feature: FeatureConnector) -> bool:
     """Returns whether decoding the features decodes images, and calls no function of a user.
 
     False if there are nested datasets, which are decoded on access.

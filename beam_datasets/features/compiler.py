@@ -50,7 +50,9 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
     return encode
 
 
-def compile_decoder(feature: Any, *, decoders: Decoders = None, partial: Any = None) -> Callable[[Buffer], Any]:
+def compile_decoder(
+    feature: FeatureConnector, *, decoders: Decoders = None, partial: Any = None
+) -> Callable[[Buffer], Any]:
     """Returns the function from a record to its example: NumPy values, in the structure of the features.
 
     Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
@@ -71,7 +73,7 @@ def compile_decoder(feature: Any, *, decoders: Decoders = None, partial: Any = N
     return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def select_decoded(feature: Any, decoders: Decoders = None, partial: Any = None) -> FeatureConnector:
+def select_decoded(feature: FeatureConnector, decoders: Decoders = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
 
     Args:
@@ -88,7 +90,7 @@ def select_decoded(feature: Any, decoders: Decoders = None, partial: Any = None)
     return top.with_decoders(decoders)
 
 
-def _to_example_features(feature: Any) -> FeatureConnector:
+def _to_example_features(feature: FeatureConnector) -> FeatureConnector:
     """Returns the connector of whole examples: a FeaturesDict, or a Sequence of dicts, whose features have names.
 
     Args:

@@ -260,7 +260,7 @@ def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[A
     return convert_with_path
 
 
-def _build_numpy_decoder(feature: Any, path: str) -> Callable[[Any], Any]:
+def _build_numpy_decoder(feature: FeatureConnector, path: str) -> Callable[[Any], Any]:
     """Returns the function from the stored form to a NumPy value.
 
     It calls `decode_example_np` of the feature, or `decode_example` if the class does not define it, and converts

@@ -498,7 +498,7 @@ class Video(Sequence):
         )
 
 
-def with_image_checks(features: Any, check: str) -> Any:
+def with_image_checks(features: FeatureConnector, check: str) -> FeatureConnector:
     """Returns a copy of the features in which all images have another `check`.
 
     Args:

@@ -10,7 +10,7 @@ import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from beam_datasets.features.base import Items
 from beam_datasets.features.dtypes import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
+
+if TYPE_CHECKING:
+    from beam_datasets.features.base import FeatureConnector
+
 
 FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 """Types of floats that NumPy converts to float64 without rounding."""
@@ -618,7 +622,7 @@ def unpackers(
     return unpack, unpack_many
 
 
-def iter_connectors(feature: Any) -> Iterator[Any]:
+def iter_connectors(feature: FeatureConnector) -> Iterator[Any]:
     """Yields all connectors of a tree: `feature` itself, then those that it contains; a mapping is not yielded."""
     if isinstance(feature, Mapping):
         children = feature.values()
@@ -630,7 +634,7 @@ def iter_connectors(feature: Any) -> Iterator[Any]:
             yield from iter_connectors(child)
 
 
-def enable_tfds_conversions(feature: Any) -> None:
+def enable_tfds_conversions(feature: FeatureConnector) -> None:
     """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors, in place.
 
     Values are then converted as in TFDS. The connectors must be new: no encoder of them may exist.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
+
+if TYPE_CHECKING:
+    from beam_datasets.features.base import FeatureConnector
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Struct:
 Column: TypeAlias = "Values | Items | Struct"
 
 
-def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
+def schema_of(tree: FeatureConnector, binary: Collection[str] = ()) -> Struct:
     """Returns the columns of a dataset's features.
 
     Args:
@@ -123,7 +126,7 @@ def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
     return Struct({key: _build_column(child, join(name, key), binary) for key, child in features.items()})
 
 
-def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
+def _build_column(feature: FeatureConnector, name: str, binary: Collection[str]) -> Column:
     """Returns the column of a feature, including the columns of the features in it.
 
     Args:

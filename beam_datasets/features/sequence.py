@@ -386,7 +386,7 @@ class Dataset(Sequence):
         return decode
 
 
-def replace_inner_datasets(feature: Any, is_inner: bool = False) -> Any:
+def replace_inner_datasets(feature: FeatureConnector, is_inner: bool = False) -> FeatureConnector:
     """Returns a feature with a `Sequence` in place of each `Dataset` that is inside a sequence or a dataset.
 
     Args:

@@ -317,7 +317,7 @@ def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
         raise
 
 
-def _fill_kind(leaf: Tensor) -> Any:
+def _fill_kind(leaf: Tensor) -> np.dtype[Any] | None:
     """Returns the kind of fill value that a feature takes: its dtype for strings and bools, None for all numbers."""
     return leaf.dtype if leaf.dtype in (STRING, np.dtype(np.bool_)) else None
 

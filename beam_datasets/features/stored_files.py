@@ -60,7 +60,9 @@ def find_damage(data: bytes, file_kind: str, *, decode_flac: bool = True) -> str
     return None
 
 
-def damage_finder(feature: Any, *, decode_flac: bool = True) -> Callable[[Any], Iterator[tuple[int, str]]] | None:
+def damage_finder(
+    feature: FeatureConnector, *, decode_flac: bool = True
+) -> Callable[[Any], Iterator[tuple[int, str]]] | None:
     """Returns the function that finds damaged images and sounds in records; None if the features have no files.
 
     The function takes a list of records. For each damaged file, it yields the index of the record in the list, and a
@@ -113,7 +115,7 @@ def iter_files(value: Any) -> Iterator[bytes]:
             yield from iter_files(item)
 
 
-def replace_files_by_bytes(feature: Any) -> Any:
+def replace_files_by_bytes(feature: FeatureConnector) -> FeatureConnector:
     """Returns the features with connectors of bytes in place of images, and of sound that is stored as files."""
     if isinstance(feature, Sequence):
         return feature.with_feature(replace_files_by_bytes(feature.feature))
@@ -122,7 +124,7 @@ def replace_files_by_bytes(feature: Any) -> Any:
     return feature.stored() if feature.file_kind else feature
 
 
-def to_column_features(feature: Any) -> Any:
+def to_column_features(feature: FeatureConnector) -> FeatureConnector:
     """Returns the features for reading columns: the bytes of files, and inner datasets as sequences."""
     return replace_files_by_bytes(replace_inner_datasets(feature))
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Steps
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureName, shown_name
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Scalar, Tensor
 
+if TYPE_CHECKING:
+    from beam_datasets.features.base import FeatureConnector
 
-def strip_sequences(feature: Any) -> Any:
+
+def strip_sequences(feature: FeatureConnector) -> FeatureConnector:
     """Returns a feature without the sequences around it.
 
     >>> import numpy as np
@@ -28,7 +31,9 @@ def strip_sequences(feature: Any) -> Any:
     return feature
 
 
-def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+def iter_nested_features(
+    tree: FeatureConnector, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Yields (name, steps, connector) of each feature inside a tree, at any depth; the tree itself is not yielded.
 
     The name joins the steps by slashes, as in the record. Sequences add no step.
@@ -61,7 +66,7 @@ def join_steps(steps: Steps[str]) -> str:
     return FeatureName(steps).shown
 
 
-def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
+def steps_by_name(tree: FeatureConnector) -> dict[str, tuple[str, ...]]:
     """Returns the steps that lead to each feature inside a tree, by its name with slashes and by its name with dots.
 
     If a name with dots of one feature is the name with slashes of another, it stands for the latter.
@@ -75,7 +80,7 @@ def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
     return {join_steps(steps): steps for steps in steps_by_path.values()} | steps_by_path
 
 
-def display_names(tree: Any) -> dict[str, str]:
+def display_names(tree: FeatureConnector) -> dict[str, str]:
     """Returns {name with slashes: name for people and expressions} of the features inside a tree.
 
     The latter has dots, unless that means another feature.
@@ -91,7 +96,7 @@ def display_names(tree: Any) -> dict[str, str]:
     }
 
 
-def record_name(name: str, tree: Any) -> str:
+def record_name(name: str, tree: FeatureConnector) -> str:
     """Returns the name with slashes, as in the record, of the feature that a name with dots or slashes means.
 
     A name of no feature in the tree is returned unchanged.
@@ -103,7 +108,9 @@ def record_name(name: str, tree: Any) -> str:
     return reduce(join, steps_by_name(tree).get(name, (name,)), "")
 
 
-def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def leaves_with_features(
+    value: Any, feature: FeatureConnector | None = None, path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     """Yields (name with slashes, value, connector) of each value in nested dicts that is not a dict itself.
 
     The connector is the one inside sequences; None if it is not known.
@@ -111,16 +118,16 @@ def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Ite
     >>> [(path, value) for path, value, _ in leaves_with_features({"a": 1, "b": {"c": 2}})]
     [('a', 1), ('b/c', 2)]
     """
-    item_feature = strip_sequences(feature)
+    item_feature = None if feature is None else strip_sequences(feature)
     if not isinstance(value, dict):
         yield path, value, item_feature
         return
+    child_features = item_feature.features if isinstance(item_feature, FeaturesDict) else {}
     for name, child in value.items():
-        has_feature = isinstance(item_feature, FeaturesDict) and name in item_feature
-        yield from leaves_with_features(child, item_feature[name] if has_feature else None, join(path, str(name)))
+        yield from leaves_with_features(child, child_features.get(name), join(path, str(name)))
 
 
-def find_difference(one: Any, other: Any, name: str = "") -> str | None:
+def find_difference(one: FeatureConnector, other: FeatureConnector, name: str = "") -> str | None:
     """Returns the first difference of two trees of features, as a clause; None if they fit one dataset.
 
     Documentation is not compared, and a Scalar equals a Tensor of shape ().
@@ -157,7 +164,7 @@ def find_difference(one: Any, other: Any, name: str = "") -> str | None:
     return None if is_equal else f"{label} is {one!r} in the first, {other!r} in the second"
 
 
-def _scalar_to_tensor(feature: Any) -> Any:
+def _scalar_to_tensor(feature: FeatureConnector) -> FeatureConnector:
     """Returns a Scalar as a Tensor of shape (), and other features unchanged."""
     if type(feature) is not Scalar:
         return feature
@@ -165,7 +172,7 @@ def _scalar_to_tensor(feature: Any) -> Any:
     return Tensor(**{name: getattr(feature, name) for name in options})
 
 
-def _format_class_names(feature: Any) -> str:
+def _format_class_names(feature: FeatureConnector) -> str:
     """Returns the first five names of a feature's classes, for errors: "'cat', 'dog'"; 'none' if it has no names."""
     names = "".join(feature.label_files("x").values()).splitlines()
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"

@@ -8,11 +8,15 @@ the form of pandas, whether or not pandas is installed.
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.intake.int96 import integers_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 24 * 60 * 60
@@ -39,7 +43,7 @@ class NanosecondTime(datetime.datetime):
         return f"{text[:stop]}{self.nanosecond:03d}{text[stop:]}"
 
 
-def values_of_times(array: Any, way: str) -> list[Any]:
+def values_of_times(array: pyarrow.Array, way: str) -> list[Any]:
     """Returns the values of an array of a temporal type, with None for null.
 
     Args:
@@ -81,7 +85,7 @@ def values_of_times(array: Any, way: str) -> list[Any]:
     return values
 
 
-def values_of_exact_times(array: Any, way: str) -> list[Any]:
+def values_of_exact_times(array: pyarrow.Array, way: str) -> list[Any]:
     """Returns the values of an Arrow array of the extension type EXACT_TIME; see `values_of_times`."""
     import pyarrow as pa
 
@@ -105,7 +109,7 @@ def values_of_exact_times(array: Any, way: str) -> list[Any]:
     return values
 
 
-def _integers(array: Any) -> list[int | None]:
+def _integers(array: pyarrow.Array) -> list[int | None]:
     """Returns the integers that an Arrow array of dates, times or durations stores; None for null."""
     import pyarrow as pa
 
@@ -122,7 +126,7 @@ def _check_range(numbers: Any, first: int, last: int) -> None:
         raise ValueError("out of range")
 
 
-def _dates(array: Any) -> list[Any]:
+def _dates(array: pyarrow.Array) -> list[Any]:
     """Returns the values of an Arrow array of dates as `datetime.date`, with None for null.
 
     Raises:
@@ -135,7 +139,7 @@ def _dates(array: Any) -> list[Any]:
     return with_nulls(integers_of(days).astype("datetime64[D]").tolist(), array)
 
 
-def _times_of_day(array: Any) -> list[Any]:
+def _times_of_day(array: pyarrow.Array) -> list[Any]:
     """Returns times of day as `datetime.time`; those with a fraction of a microsecond as text.
 
     Raises:
@@ -155,7 +159,7 @@ def _times_of_day(array: Any) -> list[Any]:
     return values
 
 
-def _timestamps(array: Any) -> list[Any]:
+def _timestamps(array: pyarrow.Array) -> list[Any]:
     """Returns timestamps as `datetime.datetime`; those with a fraction of a microsecond as `NanosecondTime`.
 
     Raises:
@@ -175,14 +179,14 @@ def _timestamps(array: Any) -> list[Any]:
     return with_nulls(values, array)
 
 
-def _to_datetimes(array: Any) -> list[Any]:
+def _to_datetimes(array: pyarrow.Array) -> list[Any]:
     """Returns the timestamps of an Arrow array as `datetime.datetime`, None for null; the unit is not nanoseconds."""
     if array.type.tz is not None:
         return array.to_pylist()
     return with_nulls(integers_of(array).astype(f"datetime64[{array.type.unit}]").tolist(), array)
 
 
-def with_nulls(values: list[Any], array: Any) -> list[Any]:
+def with_nulls(values: list[Any], array: pyarrow.Array) -> list[Any]:
     """Returns the list `values` after setting it to None, in place, at the indices at which an Arrow array is null."""
     if array.null_count:
         for index in np.flatnonzero(array.is_null().to_pylist()).tolist():
@@ -190,7 +194,7 @@ def with_nulls(values: list[Any], array: Any) -> list[Any]:
     return values
 
 
-def _text_of_time(number: int, kind: Any) -> str:
+def _text_of_time(number: int, kind: pyarrow.DataType) -> str:
     """Returns a date, a time of day or a timestamp in ISO 8601, with a sign if the year does not have four digits.
 
     Args:

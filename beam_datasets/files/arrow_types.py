@@ -6,17 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.files.fields import SCALARS, UNKNOWN, Field, advice
 from beam_datasets.files.infer import MAX_DEPTH
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 FILE = "file"  # the source of a text that is the content of a file; see `is_file`
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _TEXT = re.compile(r"(large_)?(string|binary)(_view)?|fixed_size_binary\[\d+\]")
 
 
-def arrow_field(kind: Any, path: str, nulls: Collection[str] = ()) -> Field:
+def arrow_field(kind: pyarrow.DataType, path: str, nulls: Collection[str] = ()) -> Field:
     """Returns the field for the Arrow type of a column; UNKNOWN, or with such a field inside, if no feature stores it.
 
     Args:
@@ -27,7 +31,7 @@ def arrow_field(kind: Any, path: str, nulls: Collection[str] = ()) -> Field:
     return _Column(path, frozenset(nulls)).field(kind, path)
 
 
-def is_file(kind: Any) -> bool:
+def is_file(kind: pyarrow.DataType) -> bool:
     """Returns whether a type is that of images and sounds in datasets of Hugging Face."""
     import pyarrow as pa
 
@@ -35,7 +39,7 @@ def is_file(kind: Any) -> bool:
     return names == {"bytes": pa.binary(), "path": pa.string()}
 
 
-def is_list(kind: Any) -> bool:
+def is_list(kind: pyarrow.DataType) -> bool:
     """Returns whether a type is one of lists of any length."""
     import pyarrow as pa
 
@@ -45,7 +49,7 @@ def is_list(kind: Any) -> bool:
     )
 
 
-def tensor_shape(kind: Any) -> tuple[list[int], list[int]]:
+def tensor_shape(kind: pyarrow.DataType) -> tuple[list[int], list[int]]:
     """Returns (shape of the stored values of a tensor type, order in which its dimensions are read).
 
     ([2, 3], [1, 0]) means that values are stored as arrays of shape (2, 3), and read transposed.
@@ -53,7 +57,7 @@ def tensor_shape(kind: Any) -> tuple[list[int], list[int]]:
     return kind.shape, kind.permutation or [*range(len(kind.shape))]
 
 
-def leaf_paths(schema: Any) -> list[tuple[str, Any]]:
+def leaf_paths(schema: pyarrow.Schema) -> list[tuple[str, Any]]:
     """Returns (path, Arrow type) of all columns of values of an Arrow schema, in the order of Parquet's columns.
 
     For a struct a with a list b of int8 it is [('a/b[]', int8)]; a map m has 'm[]/key' and 'm[]/value'.
@@ -90,7 +94,7 @@ class _Column:
     name: str
     nulls: frozenset[str]
 
-    def field(self, kind: Any, path: str, depth: int = 0) -> Field:
+    def field(self, kind: pyarrow.DataType, path: str, depth: int = 0) -> Field:
         """Returns the field of values.
 
         Args:
@@ -120,7 +124,7 @@ class _Column:
             return Field("list", item=self.field(kind.value_type, f"{path}[]", depth + 1))
         return self._scalar_field(kind, path)
 
-    def _scalar_field(self, kind: Any, path: str) -> Field:
+    def _scalar_field(self, kind: pyarrow.DataType, path: str) -> Field:
         """Returns the field of a type without inner values; dates, times, durations and decimals become text."""
         import pyarrow as pa
 
@@ -130,7 +134,7 @@ class _Column:
         name = "string" if _TEXT.fullmatch(str(kind)) else _FLOATS.get(str(kind), str(kind))
         return Field(name, optional=optional) if name in SCALARS else self._unknown(kind, path)
 
-    def _struct(self, kind: Any, path: str, depth: int) -> Field:
+    def _struct(self, kind: pyarrow.DataType, path: str, depth: int) -> Field:
         """Returns the field of a struct: an image if it is a file; UNKNOWN if two of its fields have the same name.
 
         Args:
@@ -157,7 +161,7 @@ class _Column:
             return replace(item, shape=(*shape, *item.shape))
         return Field("tensor", item=item, shape=shape) if item.kind in SCALARS else Field("list", item=item)
 
-    def _extension(self, kind: Any, path: str, depth: int) -> Field:
+    def _extension(self, kind: pyarrow.DataType, path: str, depth: int) -> Field:
         """Returns the field of an Arrow extension type; for an unknown one, the field of its storage type.
 
         Args:
@@ -175,7 +179,7 @@ class _Column:
             return replace(stored, shape=(*(shape[i] for i in order), *stored.shape[1:]))
         return stored
 
-    def _unknown(self, kind: Any, path: str) -> Field:
+    def _unknown(self, kind: pyarrow.DataType, path: str) -> Field:
         """Returns the field UNKNOWN for an Arrow type that no feature stores; its problem names the options to use."""
         outer, is_inside, _ = path.partition("[]")
         optional = "?" * any(f"{each}/".startswith((f"{outer}/", f"{outer}[]")) for each in self.nulls)
@@ -187,6 +191,6 @@ class _Column:
         return Field(UNKNOWN, problem=problem, source=str(kind))
 
 
-def _entry_of(kind: Any) -> dict[str, Any]:
+def _entry_of(kind: pyarrow.DataType) -> dict[str, Any]:
     """Returns {'key': Arrow type, 'value': Arrow type} of the entries of a map type."""
     return {"key": kind.key_type, "value": kind.item_type}

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from beam_datasets.files.arrow_times import values_of_exact_times, values_of_tim
 from beam_datasets.files.arrow_types import FILE, is_file, is_list, tensor_shape
 from beam_datasets.files.fields import Field, advice
 from beam_datasets.intake.int96 import EXACT_TIME
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Place:
         return Place(f"{self.path}/{name}", field, self.is_json or self.is_scalar, self.typed_paths)
 
 
-def has_plain_values(kind: Any) -> bool:
+def has_plain_values(kind: pyarrow.DataType) -> bool:
     """Returns whether `python_values` of an Arrow type equals `to_pylist` of pyarrow for any field of the column."""
     import pyarrow as pa
 
@@ -85,7 +88,7 @@ def has_plain_values(kind: Any) -> bool:
     return not (is_other or isinstance(kind, pa.BaseExtensionType))
 
 
-def python_values(array: Any, location: Place) -> list[Any]:
+def python_values(array: pyarrow.Array, location: Place) -> list[Any]:
     """Returns the values of an Arrow array as Python objects, with None for null.
 
     Structs are dicts, lists and tensors lists, maps lists of {"key": ..., "value": ...}, and times as in
@@ -123,7 +126,7 @@ def python_values(array: Any, location: Place) -> list[Any]:
     return _convert_scalars(array)
 
 
-def items_of(array: Any) -> Any:
+def items_of(array: pyarrow.Array) -> pyarrow.Array:
     """Returns the Arrow array of the innermost values of lists; entries of maps are structs.
 
     Extension types are replaced by their storage. An array of structs is returned as it is.
@@ -147,7 +150,7 @@ def items_of(array: Any) -> Any:
     return array
 
 
-def _convert_scalars(array: Any) -> list[Any]:
+def _convert_scalars(array: pyarrow.Array) -> list[Any]:
     """Returns `array.to_pylist()`, with an error that names the bytes that are not UTF-8.
 
     Raises:
@@ -161,7 +164,7 @@ def _convert_scalars(array: Any) -> list[Any]:
     return values
 
 
-def _check_utf8(array: Any) -> None:
+def _check_utf8(array: pyarrow.Array) -> None:
     """Raises ValueError if a text is not UTF-8."""
     import pyarrow as pa
 
@@ -176,7 +179,7 @@ def _check_utf8(array: Any) -> None:
             raise ValueError(f"expected UTF-8, got {byte} ({error.reason})") from None
 
 
-def _convert_structs(array: Any, location: Place) -> list[Any]:
+def _convert_structs(array: pyarrow.Array, location: Place) -> list[Any]:
     """Returns the structs of an Arrow array as dicts; those of files as their bytes if the field is text.
 
     Args:
@@ -207,7 +210,7 @@ def _content(file: dict[str, Any]) -> bytes | None:
     return content
 
 
-def _convert_lists(array: Any, location: Place) -> list[Any]:
+def _convert_lists(array: pyarrow.Array, location: Place) -> list[Any]:
     """Returns the lists of an Arrow array of any list type; converts the items of all lists in one call.
 
     Args:
@@ -244,7 +247,7 @@ def _slice_lists(values: Any, starts: list[int], stops: list[int], location: Pla
     return (items[start - first : stop - first] for start, stop in zip(starts, stops))
 
 
-def _convert_maps(array: Any, location: Place) -> list[Any]:
+def _convert_maps(array: pyarrow.Array, location: Place) -> list[Any]:
     """Returns the maps of an Arrow array as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text.
 
     Args:
@@ -263,7 +266,7 @@ def _convert_maps(array: Any, location: Place) -> list[Any]:
     return with_nulls([[{"key": k, "value": v} for k, v in zip(keys, values)] for keys, values in pairs], array)
 
 
-def _convert_extension(array: Any, location: Place) -> list[Any]:
+def _convert_extension(array: pyarrow.Array, location: Place) -> list[Any]:
     """Returns the values of an Arrow extension array; for an unknown type, the values of its storage."""
     import pyarrow.compute as pc
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.arrow_types import arrow_field, leaf_paths
@@ -32,6 +32,10 @@ from beam_datasets.files.text_notes import note_on_types, temporal_columns
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.streams import open_bytes
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 log = logging.getLogger(__name__)
 
@@ -297,7 +301,7 @@ def rows(
             start += batch.num_rows
 
 
-def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | str]:
+def _rows_of(batch: pyarrow.RecordBatch, places: Sequence[Place]) -> Sequence[dict[str, Any] | str]:
     """Returns for each row of a record batch {column: value}, or a str, the problem, if a value cannot be read.
 
     Args:

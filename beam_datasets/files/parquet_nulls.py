@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from beam_datasets.files.convert import missing_problem
 from beam_datasets.files.fields import Field
 from beam_datasets.intake.parquet import ParquetContent
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 MAX_BYTES = 64 << 20  # of the rows that are looked at in a file
 
@@ -78,7 +82,7 @@ def _first_nulls(
                 return
 
 
-def _null_paths(values: Any, field: Field, path: str) -> Iterator[str]:
+def _null_paths(values: pyarrow.Array, field: Field, path: str) -> Iterator[str]:
     """Yields the paths of the nulls among Arrow values that cannot be stored; a path may occur several times.
 
     Args:
@@ -110,7 +114,7 @@ def _paths_without(field: Field, path: str) -> Iterator[str]:
             yield inner_path
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: pyarrow.Array) -> pyarrow.Array:
     """Returns an Arrow array without its encoding or extension type."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -122,7 +126,7 @@ def _plain(values: Any) -> Any:
     return pc.run_end_decode(values) if pa.types.is_run_end_encoded(values.type) else values
 
 
-def _inner_array(values: Any) -> Any:
+def _inner_array(values: pyarrow.Array) -> pyarrow.Array:
     """Returns the Arrow array of the items of lists, or of the entries of maps as structs; none of them is null."""
     import pyarrow as pa
 

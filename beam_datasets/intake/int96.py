@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow
+    from numpy.typing import NDArray
+
 
 EXACT_TIME = "beam_datasets.exact_time"
 """The name of an extension type of structs of a time's second since 1970, and the nanoseconds after it."""
 
 
-def exact_times(nanos: Any, seconds: Any) -> Any:
+def exact_times(nanos: pyarrow.ChunkedArray, seconds: Any) -> Any:
     """Returns a column of INT96 times: `nanos` if it has the exact times, otherwise a column with the type EXACT_TIME.
 
     Args:
@@ -30,7 +35,7 @@ def exact_times(nanos: Any, seconds: Any) -> Any:
 
 
 @cache
-def _exact_time_type(zone: str | None) -> Any:
+def _exact_time_type(zone: str | None) -> pyarrow.ExtensionType:
     """Returns the Arrow extension type EXACT_TIME of times in a zone, with the attribute `tz`; None for no zone."""
     import pyarrow as pa
 
@@ -77,7 +82,7 @@ def _to_exact_times(nanos: Any, seconds: Any) -> Any:
     return nanos
 
 
-def _list_starts(lists: Any) -> Any:
+def _list_starts(lists: Any) -> pyarrow.Array:
     """Returns an Arrow array of the offset of each list or map in the joined values of all that are not null.
 
     The offset of a null is null, and the last element is the end: [0, None, 2, 5] for lists of 2, null and 3 values.
@@ -123,7 +128,7 @@ def _times(column: Any) -> Iterator[Any]:
         yield from _times(column.flatten())
 
 
-def integers_of(array: Any) -> Any:
+def integers_of(array: pyarrow.Array) -> NDArray[Any]:
     """Returns the integers of an Arrow array of integers, dates or times as a NumPy array, without a copy.
 
     The array has the length of the Arrow array; it contains arbitrary numbers in place of nulls.

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import needs
@@ -27,6 +27,12 @@ from beam_datasets.intake.parquet_pages import PageLimitedStream
 from beam_datasets.intake.parquet_rows import UnknownLevelsError, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    import pyarrow
+
 
 MAX_BATCH = 1024  # rows that are in memory at once
 MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
@@ -52,7 +58,7 @@ class ParquetContent:
         groups: the number of rows that each row group declares.
     """
 
-    def __init__(self, stream: Any, path: str, size: int) -> None:
+    def __init__(self, stream: BinaryIO, path: str, size: int) -> None:
         """Opens the file.
 
         Args:
@@ -380,7 +386,7 @@ class ParquetContent:
         columns = [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).physical_type == "INT96"]
         return list(dict.fromkeys(columns))
 
-    def _with_exact_times(self, batch: Any, group: int, start: int) -> Any:
+    def _with_exact_times(self, batch: pyarrow.RecordBatch, group: int, start: int) -> pyarrow.RecordBatch:
         """Returns a record batch whose INT96 columns are converted by `exact_times`.
 
         Args:
@@ -395,7 +401,7 @@ class ParquetContent:
                 batch = batch.set_column(batch.schema.names.index(name), name, column)
         return batch
 
-    def _seconds(self, group: int) -> Any:
+    def _seconds(self, group: int) -> pyarrow.Table:
         """Returns a `pyarrow.Table` of the INT96 columns of a row group, with times in seconds."""
         import pyarrow.parquet as pq
 
@@ -417,8 +423,13 @@ class ParquetContent:
 
 
 def _open_parquet(
-    pq: Any, stream: Any, *, metadata: Any = None, pre_buffer: bool = True, int96_unit: str | None = None
-) -> Any:
+    pq: Any,
+    stream: BinaryIO | PageLimitedStream,
+    *,
+    metadata: Any = None,
+    pre_buffer: bool = True,
+    int96_unit: str | None = None,
+) -> pyarrow.parquet.ParquetFile:
     """Opens a Parquet file so that page checksums are verified.
 
     Args:
@@ -455,7 +466,7 @@ def _read_row_group(file: Any, group: int, names: Sequence[str], values_per_row:
         yield batch.select(names)
 
 
-def _footer_of(stream: Any) -> bytes:
+def _footer_of(stream: BinaryIO | PageLimitedStream) -> bytes:
     """Returns the serialized FileMetaData of a Parquet file."""
     stream.seek(-8, 2)
     [size] = struct.unpack("<I", stream.read(4))
@@ -464,7 +475,7 @@ def _footer_of(stream: Any) -> bytes:
     return footer
 
 
-def _without_arrow_types(stream: Any) -> Any:
+def _without_arrow_types(stream: BinaryIO | PageLimitedStream) -> pyarrow.parquet.ParquetFile:
     """Returns the `ParquetFile` of a stream with the types of Parquet's own schema.
 
     The schema of Arrow in the metadata of the file is ignored.
@@ -476,12 +487,12 @@ def _without_arrow_types(stream: Any) -> Any:
     return _open_parquet(pq, stream, metadata=pq.read_metadata(io.BytesIO(alone)))
 
 
-def _has_fixed_lists(kind: Any) -> bool:
+def _has_fixed_lists(kind: pyarrow.DataType) -> bool:
     """Returns whether an Arrow type has lists of a fixed size inside."""
     return "fixed_size_list" in str(kind) or "fixed_shape_tensor" in str(kind)
 
 
-def _cast(batch: Any, schema: Any) -> Any:
+def _cast(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     """Returns a record batch with its columns cast to the types of the columns of the same names in an Arrow schema."""
     import pyarrow as pa
 
@@ -495,7 +506,7 @@ def _cast(batch: Any, schema: Any) -> Any:
     return batch
 
 
-def _num_leaves(kind: Any) -> int:
+def _num_leaves(kind: pyarrow.DataType) -> int:
     """Returns the number of columns of values that Parquet has for an Arrow type: 2 for struct<a: int8, b: list<int8>>.
 
     Raises:
@@ -516,7 +527,7 @@ def _num_leaves(kind: Any) -> int:
     return count
 
 
-def _wide_integers(stream: Any, error: Exception) -> list[str]:
+def _wide_integers(stream: BinaryIO, error: Exception) -> list[str]:
     """Returns the columns that may have integers of 128 bits, if they are why a file does not open.
 
     Polars writes them as 16 bytes, and their type in the schema of Arrow only, which pyarrow does not read then.
@@ -534,7 +545,7 @@ def _wide_integers(stream: Any, error: Exception) -> list[str]:
     return [repr(each.path) for each in columns if each.length == 16 and each.logical_type.type == "NONE"]
 
 
-def _parquet_schema(stream: Any) -> Any:
+def _parquet_schema(stream: BinaryIO) -> pyarrow.parquet.ParquetSchema | None:
     """Returns Parquet's own schema of a file, without that of Arrow; None if the file cannot be read for its sake."""
     try:
         return _without_arrow_types(stream).metadata.schema
@@ -542,7 +553,7 @@ def _parquet_schema(stream: Any) -> Any:
         return None
 
 
-def _problem(stream: Any, path: str, error: Exception) -> str:
+def _problem(stream: BinaryIO, path: str, error: Exception) -> str:
     """Returns a clause for errors: why content is not a Parquet file, and a remedy, such as "it is empty".
 
     Args:

@@ -13,11 +13,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.intake.parquet_footer import ColumnChunk, PageHeader, page_header
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 
 _MAX_HEADER = 1 << 24  # bytes of the header of a page, which may contain statistics
 _HEADER_BYTES = 1 << 9  # bytes that usually are enough
@@ -29,7 +33,7 @@ class UnknownLevelsError(ValueError):
     """The repetition levels of a page cannot be read."""
 
 
-def num_values_of_pages(stream: Any, chunk: ColumnChunk) -> int:
+def num_values_of_pages(stream: BinaryIO, chunk: ColumnChunk) -> int:
     """Returns the number of values in the data pages of a column chunk, up to the page with its last declared value.
 
     Args:
@@ -43,7 +47,7 @@ def num_values_of_pages(stream: Any, chunk: ColumnChunk) -> int:
         return sum(header.num_values or 0 for header, _ in _pages(stream, chunk))
 
 
-def longest_row(stream: Any, chunk: ColumnChunk, max_level: int) -> int:
+def longest_row(stream: BinaryIO, chunk: ColumnChunk, max_level: int) -> int:
     """Returns the number of values of the longest row of a column chunk; nulls and empty lists count as values.
 
     Args:
@@ -110,7 +114,7 @@ class _Rows:
         self.longest = max(self.longest, self.current)
 
 
-def _pages(stream: Any, chunk: ColumnChunk) -> Iterator[tuple[PageHeader, int]]:
+def _pages(stream: BinaryIO, chunk: ColumnChunk) -> Iterator[tuple[PageHeader, int]]:
     """Yields the header and the byte offset of the content of the data pages of a column chunk."""
     position, remaining = chunk.start, chunk.num_values
     while remaining > 0:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ from beam_datasets.intake import jpeg_2000, tiff
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
 from beam_datasets.intake.images import check_image, check_size, image_problem, ppm_fields
+
+if TYPE_CHECKING:
+    from PIL import Image
+
 
 _PLUGINS = {  # format -> name of Pillow's plugin
     formats.PNG: "PNG",
@@ -158,7 +162,7 @@ def open_by_pillow(data: bytes, kind: str) -> Any:
     return picture
 
 
-def pixels_of(picture: Any, format_name: str) -> NDArray[Any]:
+def pixels_of(picture: Image.Image, format_name: str) -> NDArray[Any]:
     """Returns the pixels of an image of Pillow as gray or RGB, with alpha if it has transparency.
 
     Args:
@@ -210,13 +214,13 @@ def _by_pillow(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
         return Picture(pixels_of(picture, kind), num_frames=frames, orientation=orientation, is_cmyk=is_cmyk)
 
 
-def _num_frames(picture: Any) -> int:
+def _num_frames(picture: Image.Image) -> int:
     """Returns the number of frames, or of sizes in an icon, that Pillow reads in an image."""
     sizes = picture.info.get("sizes")
     return len(sizes) if sizes else getattr(picture, "n_frames", 1)
 
 
-def orientation_of(picture: Any) -> int:
+def orientation_of(picture: Image.Image) -> int:
     """Returns the EXIF orientation, from 1 to 8, of an image of Pillow; 1 if it is missing or cannot be read."""
     try:
         orientation = picture.getexif().get(_ORIENTATION, 1)

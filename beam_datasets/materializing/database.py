@@ -12,11 +12,15 @@ import queue
 import resource
 import signal
 import threading
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from numpy.typing import NDArray
 
 from beam_datasets.helper_process import HelperEndedError, HelperProcess
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 MAX_SECONDS = 60.0
 """Time limit in seconds of a query in a helper process."""
@@ -177,7 +181,7 @@ def _data_bytes() -> int:
         return 0
 
 
-def _to_bytes(table: Any) -> bytes:
+def _to_bytes(table: pyarrow.Table) -> bytes:
     """Returns the Arrow stream of a table."""
     import pyarrow as pa
 
@@ -188,7 +192,7 @@ def _to_bytes(table: Any) -> bytes:
     return content
 
 
-def _from_bytes(stream: bytes | None) -> Any:
+def _from_bytes(stream: bytes | None) -> pyarrow.Table | None:
     """Returns the Arrow table of a stream; None for None."""
     if stream is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
@@ -13,6 +13,9 @@ from beam_datasets.features.trees import find_difference
 from beam_datasets.materializing.selection import display_name
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.reading.opening import ReadOnlyBuilder
+
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
 
 
 def join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
@@ -59,7 +62,7 @@ def _describe_differences(one: Any, other: Any) -> str:
     return f"{len(differences)} features differ: {'; '.join(differences)}"
 
 
-def union(one: Any, other: Any, name: str = "") -> Any:
+def union(one: FeatureConnector, other: FeatureConnector, name: str = "") -> FeatureConnector:
     """Returns features that can store the examples of both: features that one of them lacks become optional.
 
     Args:
@@ -88,7 +91,7 @@ def union(one: Any, other: Any, name: str = "") -> Any:
     raise BeamDatasetsError(f"{find_difference(one, other, name)}. No feature can store both.")
 
 
-def _optional(feature: Any, name: str) -> Any:
+def _optional(feature: FeatureConnector, name: str) -> FeatureConnector:
     """Returns the feature made optional; sequences and `Text` are unchanged (missing means empty).
 
     Raises:
@@ -98,7 +101,7 @@ def _optional(feature: Any, name: str) -> Any:
         return FeaturesDict({child: _optional(feature[child], join(name, child)) for child in feature}, doc=feature.doc)
     if type(feature) in (FeatureSequence, Text):
         return feature
-    if type(feature) in (Scalar, Tensor):
+    if isinstance(feature, Tensor) and type(feature) in (Scalar, Tensor):
         properties = {
             name: getattr(feature, name) for name in ("encoding", "doc", "minimum", "maximum", "allow_rounding")
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.features import UnknownFeature
@@ -18,8 +18,11 @@ from beam_datasets.features.trees import (
 )
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
 
-def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Any:
+
+def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> FeatureConnector:
     """Returns the `FeaturesDict` of the features of a dataset that are kept.
 
     Args:
@@ -29,7 +32,8 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
     Raises:
         BeamDatasetsError: the dataset has no such feature; the message suggests one.
     """
-    tree, dataset = builder.info.features, builder.info.display_name
+    tree: FeatureConnector = builder.info.features
+    dataset = builder.info.display_name
     if names is None:
         return tree
     if not names:
@@ -51,7 +55,7 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
     return select(tree, spec)
 
 
-def names_of(features: Collection[str], tree: Any) -> list[str]:
+def names_of(features: Collection[str], tree: FeatureConnector) -> list[str]:
     """Returns the record names of features, sorted and each once: ['objects/label'] for 'objects.label'.
 
     Args:
@@ -61,7 +65,7 @@ def names_of(features: Collection[str], tree: Any) -> list[str]:
     return sorted({record_name(name, tree) for name in ([features] if isinstance(features, str) else features)})
 
 
-def record_names(tree: Any) -> frozenset[bytes]:
+def record_names(tree: FeatureConnector) -> frozenset[bytes]:
     """Returns the names of the lists in which a record stores the features, such as {b'image', b'objects/label'}.
 
     Args:

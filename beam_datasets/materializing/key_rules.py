@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.materializing.selection import SelectedSplit, SortedRun
@@ -14,7 +13,7 @@ from beam_datasets.metadata.lineage import KeyRule
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 
-def common_rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
+def common_rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> tuple[KeyRule, ...]:
     """Returns the key rules of a split.
 
     Args:

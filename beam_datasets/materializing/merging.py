@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,10 @@ from beam_datasets.publishing.shard_file import Destination, ShardFile, WrittenS
 from beam_datasets.shuffle.blocks import key_array, sort_order
 from beam_datasets.shuffle.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.shuffle.plan import choose_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4
@@ -188,7 +192,7 @@ class KeyRanges:
             return [self.resolve(number, openers, for_all, is_counted=True)[1] for number in numbers]
 
     @contextlib.contextmanager
-    def reading(self) -> Any:
+    def reading(self) -> Iterator[Callable[..., Iterator[Any]]]:
         """Context manager: provides `map`, or for object stores the `map` of a thread pool of `READS_AT_ONCE`."""
         if not self.is_remote:
             yield map

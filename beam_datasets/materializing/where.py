@@ -247,7 +247,7 @@ class Where:
         )
 
 
-def _unused_name(features: Any) -> str:
+def _unused_name(features: FeaturesDict) -> str:
     """Returns a name for a table that no feature has at any depth: SQL would take `name.field` for a column of it."""
     names = {step.lower() for _, steps, _ in iter_nested_features(features) for step in steps}
     table = _TABLE

@@ -167,7 +167,7 @@ def _rule(value: Any) -> KeyRule:
     return KeyRule(split if split is None else _check_type(str, split), tuple(_check_type(str, salt) for salt in salts))
 
 
-def _check_type(kind: type, value: Any) -> Any:
+def _check_type(kind: type, value: object) -> Any:
     """Returns a JSON value whose class must be exactly `kind`.
 
     Raises:

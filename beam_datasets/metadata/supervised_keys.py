@@ -7,9 +7,13 @@ or dict of nests. In dataset_info.json they are messages, which this module read
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.errors import MetadataError, did_you_mean
+
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
+
 
 Nest: TypeAlias = "str | tuple[Nest, ...] | dict[str, Nest]"
 """The name of a feature, or a tuple or dict of nests."""
@@ -88,7 +92,7 @@ def names_in(nest: Nest) -> list[str]:
     return [name for value in (nest.values() if isinstance(nest, Mapping) else nest) for name in names_in(value)]
 
 
-def value_at(values: Any, name: str) -> Any:
+def value_at(values: Mapping[str, Any], name: str) -> Any:
     """Returns the value of a feature in an example, or in another nested dict by features.
 
     Args:
@@ -107,7 +111,9 @@ def value_at(values: Any, name: str) -> Any:
     return value_at(values[first], inner_name)
 
 
-def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, path: str | None = None) -> None:
+def check_supervised_keys(
+    keys: SupervisedKeys | None, features: FeatureConnector | None = None, *, path: str | None = None
+) -> None:
     """Checks the form of supervised keys, and that the dataset has the features that they name.
 
     Args:

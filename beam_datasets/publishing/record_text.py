@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from beam_datasets.features.trees import display_names, iter_nested_features, strip_sequences
 from beam_datasets.formats import example as example_format
 
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
+
+
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
 
 
-def show(record: bytes, tree: Any = None, limit: int = 300) -> str:
+def show(record: bytes, tree: FeatureConnector | None = None, limit: int = 300) -> str:
     """Returns a record's content in about `limit` characters: short features first, because they distinguish examples.
 
     Args:
@@ -40,7 +44,7 @@ def show(record: bytes, tree: Any = None, limit: int = 300) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _is_bool(feature: Any) -> bool:
+def _is_bool(feature: FeatureConnector) -> bool:
     """Returns whether the values of a feature are bools, which a record has as integers."""
     return getattr(strip_sequences(feature), "dtype", None) == np.bool_
 

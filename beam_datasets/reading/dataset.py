@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +43,12 @@ from beam_datasets.reading.plan import ReadPlan
 from beam_datasets.reading.records.source import Source
 from beam_datasets.reading.stream_iterator import StreamIterator
 from beam_datasets.reading.streams import Stream
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
 
 _IN_LOADER = " A DataLoader of PyTorch takes ds.as_torch()."
 
@@ -497,7 +503,7 @@ class Dataset(ReadPlan, Frameworks):
     # --------------------------------------------------------------------------------------------------------- tables
 
     @names_foreign_arguments("to_frame")
-    def to_arrow(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
+    def to_arrow(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> pyarrow.Table:
         """Returns all examples as a `pyarrow.Table`, in read order.
 
         A column has the Arrow type of its feature, as in an exported Parquet file: text is text, images and sound are
@@ -520,7 +526,7 @@ class Dataset(ReadPlan, Frameworks):
     @names_foreign_arguments("to_frame")
     def to_pandas(
         self, *, label_names: bool = False, binary: Iterable[str] = (), dtype_backend: str | None = None
-    ) -> Any:
+    ) -> pandas.DataFrame:
         """Returns all examples as a `pandas.DataFrame`, in read order.
 
         It is the conversion of the Arrow table of `to_arrow`. Lists are arrays and structs are dicts, unless
@@ -544,7 +550,7 @@ class Dataset(ReadPlan, Frameworks):
         return to_pandas(self, label_names=names, binary=binary, dtype_backend=dtype_backend)
 
     @names_foreign_arguments("to_frame")
-    def to_polars(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
+    def to_polars(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> polars.DataFrame:
         """Returns all examples as a `polars.DataFrame`, in read order; see `to_arrow`.
 
         Args:

@@ -15,6 +15,10 @@ from beam_datasets.advice import (
 )
 from beam_datasets.arguments import integer
 
+if TYPE_CHECKING:
+    import tensorflow
+    import torch
+
 
 class NamesForeign(type):
     """Metaclass of `Frameworks` and `Stream`: an error names the replacement of another library's class attribute."""
@@ -84,7 +88,7 @@ class Frameworks(metaclass=NamesForeign):
         even: str | None = None,
         fill: Any = None,
         epoch: int = 0,
-    ) -> Any:
+    ) -> torch.utils.data.Dataset:
         """Returns the dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
         A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader
@@ -140,7 +144,7 @@ class Frameworks(metaclass=NamesForeign):
         state: Mapping[str, Any] | None = None,
         fill: Any = None,
         epoch: int | None = None,
-    ) -> Any:
+    ) -> tensorflow.data.Dataset:
         """Returns the dataset as a `tf.data.Dataset` of the same items in the same order.
 
         Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional

@@ -374,7 +374,7 @@ class ReadOnlyBuilder:
         text = self._read_metadata_file(MANIFEST_FILE)
         return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
 
-    def _read_features(self) -> Any:
+    def _read_features(self) -> features.FeatureConnector:
         """Returns the features, with the names of their labels.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import shown
 from beam_datasets.extras import framework
@@ -23,6 +23,14 @@ from beam_datasets.reading.elements.transforms import Batch, Decode, MixedFirst,
 from beam_datasets.reading.index.transforms import ENDLESS, Batches
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.plan import ReadPlan
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pandas
+    import polars
+    import pyarrow
+
 
 _BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
 """Approximate stored bytes of a record batch, and its maximum rows: small enough for the cache of a processor."""
@@ -68,17 +76,20 @@ class RecordBatch(Batch):
         return lambda item: make([item])
 
 
-def to_arrow(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_arrow(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> pyarrow.Table:
     """Returns the table of all examples; see `Dataset.to_arrow`."""
     schema, batches = _record_batches(dataset, label_names=label_names, binary=binary)
     return _pyarrow().Table.from_batches(list(batches), schema)
 
 
-def to_pandas(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str], dtype_backend: str | None) -> Any:
+def to_pandas(
+    dataset: ReadPlan, *, label_names: bool, binary: Iterable[str], dtype_backend: str | None
+) -> pandas.DataFrame:
     """Returns the pandas DataFrame of all examples; see `Dataset.to_pandas`."""
-    pandas = framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
-    mapper = _map_types(pandas, dtype_backend)
-    return to_arrow(dataset, label_names=label_names, binary=binary).to_pandas(types_mapper=mapper)
+    module = framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
+    mapper = _map_types(module, dtype_backend)
+    frame: pandas.DataFrame = to_arrow(dataset, label_names=label_names, binary=binary).to_pandas(types_mapper=mapper)
+    return frame
 
 
 def _map_types(pandas: Any, dtype_backend: str | None) -> Callable[[Any], Any] | None:
@@ -104,19 +115,20 @@ def _map_types(pandas: Any, dtype_backend: str | None) -> Callable[[Any], Any] |
     return lambda kind: pandas.api.types.pandas_dtype(dtypes[kind]) if kind in dtypes else None
 
 
-def to_polars(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_polars(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> polars.DataFrame:
     """Returns the Polars DataFrame of all examples; see `Dataset.to_polars`."""
-    polars = framework("polars", needed_by="to_polars()", name="Polars", extra="frames")
-    return polars.from_arrow(to_arrow(dataset, label_names=label_names, binary=binary))
+    module = framework("polars", needed_by="to_polars()", name="Polars", extra="frames")
+    frame: polars.DataFrame = module.from_arrow(to_arrow(dataset, label_names=label_names, binary=binary))
+    return frame
 
 
-def reader_of(dataset: ReadPlan) -> Any:
+def reader_of(dataset: ReadPlan) -> pyarrow.RecordBatchReader:
     """Returns a `pyarrow.RecordBatchReader`, which reads the examples lazily."""
     schema, batches = _record_batches(dataset, label_names=False, binary=())
     return _pyarrow().RecordBatchReader.from_batches(schema, batches)
 
 
-def _pyarrow() -> Any:
+def _pyarrow() -> ModuleType:
     """Returns the module `pyarrow`.
 
     Raises:

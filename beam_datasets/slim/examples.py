@@ -315,7 +315,7 @@ def _quote_names(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
+def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> list[bytes] | NDArray[Any] | None:
     """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent.
 
     Args:

@@ -293,7 +293,7 @@ def empty(leaf: LeafFeature) -> Summary:
     )
 
 
-def _shape(leaf: LeafFeature) -> Any:
+def _shape(leaf: LeafFeature) -> tuple[int | None, ...]:
     """Returns the shape of a feature of numbers, such as (28, None); () for other features."""
     return getattr(leaf.feature, "shape", ()) if leaf.kind == NUMBER else ()
 
@@ -525,7 +525,9 @@ def prepare(
     )
 
 
-def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
+def _select_leaves(
+    leaves: list[LeafFeature], tree: FeatureConnector, names: abc.Sequence[str], dataset: str
+) -> list[LeafFeature]:
     """Returns the features that have one of the names, and those below them.
 
     It raises a FeatureKeyError for a name that no feature has.

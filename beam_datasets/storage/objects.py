@@ -163,7 +163,7 @@ def size(path: str) -> int:
     return int(_head(path)["size"])
 
 
-def _head(path: str) -> Any:
+def _head(path: str) -> Mapping[str, Any]:
     """Returns the store's metadata of an object: a dict with "size" in bytes, "last_modified" and others."""
     obstore, store, key = _resolve_store(path)
     count_read(0)

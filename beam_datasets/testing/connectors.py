@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from beam_datasets.features.config import from_json_text, to_json_text
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.numbers import shape_fits
 
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
 
-def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
+
+def check_connector(feature: FeatureConnector, values: Iterable[Any]) -> list[Any]:
     """Checks a connector with values that it takes, and returns what each of them is read as.
 
     The values are encoded, and decoded by the connector that features.json describes, as another process makes it. They
@@ -70,7 +73,7 @@ def _check_items(connector: Any, values: list[Any], expected: list[Any]) -> None
             )
 
 
-def _can_be_encoded(tree: Any) -> bool:
+def _can_be_encoded(tree: FeatureConnector) -> bool:
     """Returns whether values of these features can be read again: not arrays of any length in a sequence."""
     try:
         F.compile_encoder({"value": tree})

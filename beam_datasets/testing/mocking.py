@@ -164,7 +164,7 @@ class _Mocked:
         info: DatasetInfo = builder.info if has_files else builder._build_described_info()
         return info
 
-    def _generate_dataset(self, info: DatasetInfo, split: str) -> Any:
+    def _generate_dataset(self, info: DatasetInfo, split: str) -> ReadOnlyBuilder:
         """Generates a dataset of one split, and returns its builder."""
         root = tempfile.TemporaryDirectory(prefix="beam_datasets-mock-")
         _KEPT.append(root)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
@@ -23,6 +23,10 @@ from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
+
+if TYPE_CHECKING:
+    from beam_datasets.features import FeatureConnector
+
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 
@@ -248,7 +252,7 @@ class Expected:
         if catalog.FEATURES_FILE not in self._findings:
             self.features = tree  # features of another version would fit no record
 
-    def _with_labels(self, tree: Any, file: str) -> Any:
+    def _with_labels(self, tree: FeatureConnector, file: str) -> FeatureConnector:
         """Returns the features with the labels of one file, so that an error names this file."""
         content = self._read_file(file)
         try:

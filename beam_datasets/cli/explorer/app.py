@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from beam_datasets import catalog, storage
@@ -26,6 +26,10 @@ from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import conclude, read_saved
 from beam_datasets.statistics.summary import Gathered, StatisticsRequest, cut, gather, merge, prepare
 
+if TYPE_CHECKING:
+    from flask import Flask, Response
+
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
 _WAIT = 1.0  # seconds until a page shows progress instead
@@ -38,7 +42,7 @@ _HEADERS = {
 }
 
 
-def make_app(catalogue: Catalogue, token: str = "") -> Any:
+def make_app(catalogue: Catalogue, token: str = "") -> Flask:
     """Returns the WSGI application. It reads, and changes nothing.
 
     Args:
@@ -50,7 +54,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         MissingDependencyError: Flask is not installed.
     """
     web = framework("flask", needed_by="beam-datasets explore", name="Flask", extra="explore")
-    app = web.Flask(__name__, static_folder=None)
+    app: Flask = web.Flask(__name__, static_folder=None)
     app.jinja_options = {"finalize": pages.escaped}
     app.jinja_env.globals.update(MAX_SHOWN=MAX_SHOWN)
 
@@ -69,11 +73,11 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             raise ValueError(f"{name}: expected a number, 0 or more, got {text!r:.100}")
         return int(text)
 
-    def show(template: str, values: dict[str, Any], status: int = 200) -> Any:
+    def show(template: str, values: dict[str, Any], status: int = 200) -> tuple[str, int]:
         """Returns (HTML page of a template, HTTP status)."""
         return web.render_template(f"{template}.html", catalogue=catalogue, **values), status
 
-    @app.before_request  # type: ignore[untyped-decorator]
+    @app.before_request
     def check() -> Any:
         """Refuses requests that another site sent, and those without the token or, if there is none, to another host.
 
@@ -99,14 +103,14 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             return answer
         return None
 
-    @app.after_request  # type: ignore[untyped-decorator]
-    def protect(answer: Any) -> Any:
+    @app.after_request
+    def protect(answer: Response) -> Response:
         """Adds the security headers to a response, and returns it."""
         answer.headers.update(_HEADERS)
         return answer
 
-    @app.errorhandler(Exception)  # type: ignore[untyped-decorator]
-    def failed(error: Exception) -> Any:
+    @app.errorhandler(Exception)
+    def failed(error: Exception) -> tuple[str, int]:
         """Returns (error page, HTTP status): 404 for an unknown dataset, 400 for a bad argument, 500 for others."""
         status = getattr(error, "code", None)
         if isinstance(error, (BeamDatasetsError, ValueError, IndexError)):
@@ -116,28 +120,28 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             status = 500
         return show("error", {"message": str(error)[:5000]}, status)
 
-    @app.get("/")  # type: ignore[untyped-decorator]
-    def index() -> Any:
+    @app.get("/")
+    def index() -> tuple[str, int]:
         """Returns the page of the dataset that the request names, or the page that lists all datasets."""
         return dataset() if argument("name") else show("index", catalogue.index())
 
-    @app.get("/dataset")  # type: ignore[untyped-decorator]
-    def dataset() -> Any:
+    @app.get("/dataset")
+    def dataset() -> tuple[str, int]:
         """Returns the page of a dataset version."""
         return show("dataset", pages.dataset_page(catalogue, argument("name")))
 
-    @app.get("/rows")  # type: ignore[untyped-decorator]
-    def rows() -> Any:
+    @app.get("/rows")
+    def rows() -> tuple[str, int]:
         """Returns the page with rows of a slice."""
         texts = {name: argument(name) for name in ("where", "key")}
         return show("rows", pages.rows_page(catalogue, argument("name"), argument("slice"), number("start"), **texts))
 
-    @app.get("/example")  # type: ignore[untyped-decorator]
-    def example() -> Any:
+    @app.get("/example")
+    def example() -> tuple[str, int]:
         """Returns the page of one example."""
         return show("example", pages.example_page(catalogue, argument("name"), argument("slice"), number("index")))
 
-    @app.get("/media")  # type: ignore[untyped-decorator]
+    @app.get("/media")
     def file() -> Any:
         """Returns a response with an image, a sound or a file of an example; images are scaled down."""
         published, pixels = catalogue.open(argument("name")), 768 if argument("size") == "large" else SMALL
@@ -145,8 +149,8 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         headers = {"Content-Disposition": "attachment"} if kind == "application/octet-stream" else {}
         return web.Response(data, mimetype=kind, headers=headers)
 
-    @app.get("/statistics")  # type: ignore[untyped-decorator]
-    def statistics() -> Any:
+    @app.get("/statistics")
+    def statistics() -> tuple[str, int]:
         """Returns the page with the statistics of one or two slices; if they take long, the page with the progress.
 
         Raises:

@@ -278,7 +278,9 @@ def rows_page(
     }
 
 
-def _example_row(dataset: Any, index: int, features: Any, width: int, *, is_complete: bool = False) -> dict[str, Any]:
+def _example_row(
+    dataset: Any, index: int, features: FeatureConnector, width: int, *, is_complete: bool = False
+) -> dict[str, Any]:
     """Returns the values of an example, or the error of one that cannot be read.
 
     A value is a text, `is_complete` or cut, or the images or sounds that it is.
@@ -334,7 +336,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
     }
 
 
-def _value_to_text(value: Any, leaf: Any) -> dict[str, Any]:
+def _value_to_text(value: Any, leaf: FeatureConnector) -> dict[str, Any]:
     """Returns {'whole': text, 'more': number of characters that are left out} of a decoded value.
 
     The text has at most `MAX_TEXT` characters of a text, or a limited number of items of an array or list. Returns {}
@@ -408,7 +410,7 @@ def stored_features(features: FeatureConnector) -> Any:
     return skip_decoding(features, UnknownFeature, *PICTURES, *SOUNDS)
 
 
-def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
+def media_of(value: Any, leaf: FeatureConnector) -> list[dict[str, Any]] | None:
     """Returns a dict for each image or sound of a value: its number `item`, and `note`, why it is not shown or ''.
 
     Returns None if the feature is neither an image nor a sound.
@@ -447,7 +449,9 @@ def media(
     """
     features = published.info.features
     sounds = [
-        leaf for _, _, feature in iter_nested_features(features) if isinstance(leaf := strip_sequences(feature), Audio)
+        inner
+        for _, _, feature in iter_nested_features(features)
+        if isinstance(inner := strip_sequences(feature), Audio)
     ]
     as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
     decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)

@@ -346,7 +346,7 @@ def _rebuild_error(kind: type[Exception], args: tuple[Any, ...], fields: dict[st
     return error
 
 
-def _to_picklable(error: BaseException) -> Any:
+def _to_picklable(error: BaseException) -> Exception | _PicklableError:
     """Returns an object whose pickle is loaded as the error; a `WorkerError` with its text if there is none."""
     for candidate in (error, _PicklableError(error)) if isinstance(error, Exception) else ():
         try:

@@ -383,7 +383,7 @@ def _read_many(shard: Shard, records: Ints) -> list[Any]:
         return [_read_one(shard, record) for record in records.tolist()]
 
 
-def _read_one(shard: Shard, record: int) -> Any:
+def _read_one(shard: Shard, record: int) -> bytes | Damaged:
     """Returns the data of a record; a `Damaged` if it is damaged."""
     try:
         return shard.read_one(record)
