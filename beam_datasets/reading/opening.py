@@ -502,9 +502,9 @@ def builder(
         StorageError: the store cannot be read, or has no such option.
         ValueError: an argument is invalid, or options are given for a local path; TypeError if it has another type.
     """
+    parsed_name = _parse_name(name)
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
-    parsed_name = _parse_name(name)
     config, version = catalog.split_config(config or parsed_name.config, version or parsed_name.version)
     kwargs = {**parsed_name.kwargs, **kwargs}
     builder_class = catalog.code_of(parsed_name.name, kwargs)

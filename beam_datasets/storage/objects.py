@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -356,6 +358,7 @@ def client(root: str, options: StoreOptions) -> Any:
             client = {"allow_http": kind == "http", **client}
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
             return HTTPStore.from_url(root, client_options=client, **settings)
+        _check_endpoints(root, settings)
         if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
             settings.setdefault("copy_if_not_exists", "multipart")  # otherwise obstore refuses `create_copy`
         if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *settings.values())):
@@ -377,9 +380,8 @@ def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        is_panic = type(error).__name__ == "PanicException"  # of Rust, which no `except Exception` catches
         wrong = (exceptions.UnknownConfigurationKeyError, TypeError, ValueError)
-        if not (options and (is_panic or isinstance(error, wrong))):
+        if not (options and (_is_panic(error) or isinstance(error, wrong))):
             raise
         raise StorageError(
             f"{root}: storage_options: {options.redact(_reason(error)).rstrip('.')}. Got "
@@ -388,14 +390,57 @@ def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
         ) from None
 
 
+def _is_panic(error: BaseException) -> bool:
+    """Returns whether an error is a panic of Rust, which no `except Exception` catches."""
+    return type(error).__name__ == "PanicException"
+
+
+def _plain_name(name: object) -> str:
+    """Returns the name of an option in lower case, without the store that it may begin with."""
+    plain = str(name).lower()
+    for prefix in ("aws_", "azure_", "google_"):
+        plain = plain.removeprefix(prefix)
+    return plain
+
+
+def _check_endpoints(root: str, options: Mapping[str, Any]) -> None:
+    """Checks the address of a server in options or else the environment: what is no URL ends in a panic of Rust.
+
+    Args:
+        root: URL of the bucket.
+        options: options of the store.
+
+    Raises:
+        StorageError: the address is not a URL of HTTP or HTTPS.
+    """
+    names = {_plain_name(name) for name in _ENDPOINTS}
+    addresses = {name: value for name, value in options.items() if _plain_name(name) in names}
+    if not addresses and scheme(root) != "gs":
+        prefix = "AWS_" if scheme(root) in ("s3", "s3a") else "AZURE_"
+        addresses = {name: os.environ.get(name) for name in _ENDPOINTS if name.startswith(prefix)}
+    for name, address in addresses.items():
+        if isinstance(address, str) and not _is_web_address(address):
+            raise StorageError(  # without the address, which may have a password that is not found without ://
+                f"{name}: expected the address of a server with http:// or https://, such as http://host:9000, got "
+                "another text",
+                path=root,
+            )
+
+
+def _is_web_address(text: str) -> bool:
+    """Returns whether a text is an HTTP or HTTPS URL with a host, and with a valid port if it has one."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.port != 0 and bool(parts.hostname) and _is_web(text) and re.search(r"\s", text) is None
+    except ValueError:
+        return False
+
+
 def _check_names(options: Mapping[str, Any]) -> None:
     """Raises a ValueError for options that belong in `client_options`."""
     inner = options.get("config")
     for name in (*options, *(inner if isinstance(inner, Mapping) else ())):
-        plain = str(name).lower()
-        for prefix in ("aws_", "azure_", "google_"):
-            plain = plain.removeprefix(prefix)
-        if plain in _OF_THE_CLIENT:
+        if (plain := _plain_name(name)) in _OF_THE_CLIENT:
             raise ValueError(f"{name} is an option of the client. Give it as {{'client_options': {{'{plain}': ...}}}}")
     client = options.get("client_options") or {}
     if not isinstance(client, Mapping):
@@ -469,12 +514,15 @@ def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[N
         yield
     except StorageError:
         raise
-    except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:  # the last of a `..` in a URL
+    except BaseException as error:
+        kinds = (exceptions.BaseError, OSError, NotImplementedError, ValueError)  # the last of a `..` in a URL
+        if not (isinstance(error, kinds) or _is_panic(error)):
+            raise
         error.args = tuple(options.redact(arg) if isinstance(arg, str) else arg for arg in error.args)  # for --debug
         raise _translate_error(path, error, options) from (None if options else error)
 
 
-def _translate_error(path: str, error: Exception, options: StoreOptions) -> StorageError:
+def _translate_error(path: str, error: BaseException, options: StoreOptions) -> StorageError:
     """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials.
 
     Args:
@@ -489,6 +537,13 @@ def _translate_error(path: str, error: Exception, options: StoreOptions) -> Stor
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError("exists already", path=path)
     reason = _reason(error)
+    if _is_panic(error):
+        origin = "storage_options" if options else "the environment"
+        return StorageError(
+            f"the client of the store cannot make a request ({reason})",
+            path=path,
+            advice=f"Check the values in {origin}: an address is a URL, and a key has no line break at its end.",
+        )
     if any(phrase in reason for phrase in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
         return PathPermissionError(

@@ -129,6 +129,12 @@ def test_a_local_path_takes_none():
         storage.with_options("s3://bucket", {1: 2})
 
 
+def test_a_url_in_place_of_a_name():
+    """It is not the options that are wrong."""
+    with pytest.raises(ValueError, match=r"A directory is opened by bd.builder_from_directory\('s3://b/x/1.0.0'\)"):
+        bd.load("s3://b/x/1.0.0", storage_options=OPTIONS)
+
+
 def test_stores_with_other_options_are_others():
     one, two = (objects.client("s3://bucket", StoreOptions({**OPTIONS, "access_key_id": key})) for key in "ab")
     assert (one.config["access_key_id"], two.config["access_key_id"]) == ("a", "b")
@@ -398,6 +404,37 @@ def test_options_that_end_in_a_panic(bucket, monkeypatch):
     for wrong in (3, [1]):
         with pytest.raises(StorageError, match=r"client_options must be a dict, such as .'timeout': '30s'."):
             storage.read_bytes(storage.with_options(f"{bucket}/x", {"client_options": wrong}))
+
+
+BAD_ADDRESSES = ["localhost:9000", f"user:{SECRET}@host", "", "http://", "http://a b:9", "ftp://host", "http://h:99999"]
+
+
+@pytest.mark.parametrize("address", BAD_ADDRESSES)
+def test_an_endpoint_without_scheme_or_host(bucket, monkeypatch, address):
+    """obstore ends in a panic at the first request."""
+    expected = "expected the address of a server with http:// or https://"
+    for name in ("endpoint", "AWS_ENDPOINT_URL"):
+        with pytest.raises(StorageError, match=f"{name}: {expected}") as caught:
+            storage.read_bytes(storage.with_options(f"{bucket}/x", {**OPTIONS, name: address}))
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv("AWS_ENDPOINT", address)
+    with pytest.raises(StorageError, match=f"AWS_ENDPOINT: {expected}"):
+        storage.read_bytes(f"{bucket}-b/x")
+    good = {**OPTIONS, "endpoint": "http://127.0.0.1:1", "retry_config": {"max_retries": 0}}
+    with pytest.raises(StorageError, match="error sending request"):
+        storage.read_bytes(storage.with_options(f"{bucket}/x", good))
+
+
+def test_a_key_that_ends_with_a_line_break(bucket):
+    options = {
+        "access_key_id": f"{SECRET}\n",
+        "endpoint": "http://127.0.0.1:1",
+        "secret_access_key": "b",
+        "region": "x",
+    }
+    with pytest.raises(StorageError, match="cannot make a request .* Check the values in storage_options") as caught:
+        storage.read_bytes(storage.with_options(f"{bucket}/x", options))
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 PASSWORD = "PASS-w0rd%40"
