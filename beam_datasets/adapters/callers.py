@@ -51,8 +51,8 @@ class FitLoop(NamedTuple):
         epoch: the epoch of the loop that the iteration is for.
         saves_read_ahead: whether its checkpoints contain the state of a loader, and count a batch as read on which it
             has not trained yet if the loader has no length.
-        has_spent_loader: whether it resumes from a checkpoint of the last batch of an epoch, and trains on no batch in
-            `epoch`, the next one, because it restores a loader that has no batches left.
+        has_spent_loader: whether it resumes from a checkpoint of the last batch of an epoch, and trains in `epoch`, the
+            next one, on the batches that the restored loader has left: none, or those after `limit_train_batches`.
     """
 
     epoch: int

@@ -167,7 +167,7 @@ def check_loader(torch_dataset: Divided, dataset: Any) -> None:
 
 
 def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
-    """Logs a warning if Lightning loses a batch when it resumes, or trains on no batch in an epoch."""
+    """Logs a warning if Lightning loses a batch when it resumes, or trains on too few in an epoch."""
     if loop is None:
         return
     if loop.saves_read_ahead and not has_length(dataset):
@@ -179,12 +179,13 @@ def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
         )
     elif loop.has_spent_loader:
         LOGGER.warning(
-            "%r: the checkpoint was saved after the last batch of epoch %d but before its end, so Lightning trains "
-            "on no batch in epoch %d. Train an epoch more, or resume from a checkpoint that was saved earlier or "
-            "at the end of an epoch.",
+            "%r: the checkpoint was saved after the last batch of epoch %d but before its end, so Lightning trains in "
+            "epoch %d on what is left of epoch %d: on no batch, or on those that limit_train_batches has left out. "
+            "Train an epoch more, or resume from a checkpoint that was saved earlier or at the end of an epoch.",
             dataset,
             loop.epoch - 1,
             loop.epoch,
+            loop.epoch - 1,
         )
 
 

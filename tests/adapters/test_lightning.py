@@ -141,12 +141,23 @@ def test_a_loader_without_a_length(torchdata: Any, train: Any, fit: Any, form: s
 def test_a_checkpoint_of_the_last_batch_of_an_epoch(
     torchdata: Any, train: Any, fit: Any, kind: str, caplog: Any
 ) -> None:
-    """Lightning trains on no batch in the next epoch if it restores the loader, and a warning says so."""
-    fit(loader_of(torchdata, train.batch(4).as_torch(), kind), every=NUM_STEPS, max_epochs=1)
-    resumed = fit(loader_of(torchdata, train.batch(4).as_torch(), kind), f"step={NUM_STEPS}.ckpt", max_epochs=3)
-    assert resumed == steps_of_epochs(train, *((1, 2) if kind == "plain" else (2,)))
-    spent = "saved after the last batch of epoch 0 but before its end, so Lightning trains on no batch in epoch 1"
-    assert (spent in caplog.text) == (kind == "stateful")
+    """Lightning trains on what is left of the epoch in the next one if it restores the loader; a warning says so."""
+    warning = "before its end, so Lightning trains in epoch 1 on what is left of epoch 0: on no batch, or"
+
+    def resumed(limit: int) -> Any:
+        options = {"limit_train_batches": limit}
+        fit(loader_of(torchdata, train.batch(4).as_torch(), kind), every=limit, max_epochs=1, **options)
+        caplog.clear()
+        steps = fit(
+            loader_of(torchdata, train.batch(4).as_torch(), kind), f"step={limit}.ckpt", max_epochs=3, **options
+        )
+        assert (warning in caplog.text) == (kind == "stateful")
+        return steps
+
+    assert resumed(NUM_STEPS) == steps_of_epochs(train, *((1, 2) if kind == "plain" else (2,)))
+    left = [(1, batch) for _, batch in steps_of_epochs(train, 0)[4:]]
+    second, third = steps_of_epochs(train, 1)[:4], steps_of_epochs(train, 2)[:4]
+    assert resumed(4) == (second if kind == "plain" else left) + third
 
 
 def test_other_loaders_in_a_loop_of_lightning(torchdata: Any, train: Any) -> None:
