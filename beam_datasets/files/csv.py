@@ -51,13 +51,14 @@ _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as 
 
 
 class Csv(RowsBuilder):
-    """Rows of CSV files.
+    r"""Rows of CSV files.
 
     Args:
         delimiter: separator of fields. The default is set by a first line such as sep=;, which Excel writes;
             otherwise it is a tab in .tsv and .tab files, and a comma in others.
         quote: quote character around fields; '' for files without quoted fields.
-        escapechar: character that precedes a delimiter, a quote or itself inside a field, such as a backslash.
+        escapechar: character that precedes a delimiter, a quote, a line end or itself inside a field, such as a
+            backslash; before another character it is kept. Followed by N alone (\N), it is a missing value.
         comment: beginning of lines to ignore, such as #.
         decimal: decimal separator of numbers, . or ,.
         thousands: thousands separator of numbers, such as . or ,; by default none.
@@ -88,7 +89,8 @@ class Csv(RowsBuilder):
         self._dialect = Dialect(
             delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment
         )
-        self._missing = tuple(dict.fromkeys(["", *([missing] if isinstance(missing, str) else missing)]))
+        null = [f"{escapechar}N"] if escapechar else []  # of MySQL and PostgreSQL
+        self._missing = tuple(dict.fromkeys(["", *([missing] if isinstance(missing, str) else missing), *null]))
         self._numerals = Numerals(decimal, thousands)
         super().__init__(**common)
 
@@ -256,7 +258,7 @@ class Dialect:
         encoding: encoding of the text, as Python names it; a byte order mark is dropped.
         columns: names of the columns, for files without a header.
         skip_header: whether the first row is a header, which `columns` replaces.
-        escapechar: character after which the next one is taken literally; '' for none.
+        escapechar: character after which a delimiter, a quote, a line end or itself is taken literally; '' for none.
         comment: beginning of lines to ignore; '' for none.
     """
 
@@ -446,14 +448,31 @@ def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tup
     if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
         delimiter = dialect.delimiter or delimiter_line[1]
         text = _WithoutComments(decoded, dialect.comment, num_skipped=1)
+    lines = text if dialect.comment else text.lines
     reader = csv.reader(
-        text if dialect.comment else text.lines,
+        _with_kept_escapes(lines, dialect, delimiter) if dialect.escapechar else lines,
         strict=True,
         delimiter=delimiter,
         escapechar=dialect.escapechar or None,
         **quoting,
     )
     return reader, text
+
+
+def _with_kept_escapes(lines: Iterable[str], dialect: Dialect, delimiter: str) -> Iterator[str]:
+    r"""Yields the lines, with the escape character doubled before a character that needs none.
+
+    `csv.reader` would drop it there: C:\new would become C:new, and \N, a missing value, the text N.
+
+    Args:
+        lines: lines of a file.
+        dialect: format of the file, with an escape character.
+        delimiter: separator of fields.
+    """
+    escape = re.escape(dialect.escapechar)
+    escaped = re.compile(rf"{escape}([{escape}{re.escape(delimiter + dialect.quote)}\r\n]|$)?")
+    for line in lines:
+        yield escaped.sub(lambda match: match[0] * (1 if match[1] is not None else 2), line)
 
 
 class _Reader(Protocol):

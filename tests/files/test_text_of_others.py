@@ -315,6 +315,34 @@ def test_numbers_of_thousands_of_digits(files):
     assert "a.jsonl, line 2 (byte 9): a number has too many digits" in files.fails("jsonl")
 
 
+ESCAPED = st.text(st.sampled_from('ab,"\\\\\n\tN;'), max_size=6).filter(lambda text: not text.endswith("\r"))
+
+
+@given(st.lists(st.tuples(ESCAPED, ESCAPED), min_size=1, max_size=4), st.sampled_from(['"', ""]))
+def test_escapes_of_other_writers(tmp_path_factory, rows, quote):
+    """As MySQL writes them: what must be escaped is, and nothing else."""
+    path = tmp_path_factory.mktemp("escaped") / "a.csv"
+
+    def written(text):
+        return "".join(f"\\{each}" if each in f",{quote}\\\n" else each for each in text)
+
+    path.write_bytes("".join(f"{written(a)},{written(b)}\n" for a, b in [("x", "y"), *rows]).encode())
+    found = csv_rows(path, escapechar="\\", quote=quote)
+    assert found == [{"x": a, "y": b} for a, b in rows]
+
+
+def test_a_backslash_that_escapes_nothing_is_kept(tmp_path):
+    r"""\N is NULL of MySQL and PostgreSQL, which was the text N; the path lost its backslash."""
+    path = tmp_path / "a.csv"
+    path.write_text('n,p,t\n1,C:\\new,"a \\"b\\" \\\\ c\\,d"\n\\N,\\N,x\\ty\n3,"\\N",\\0\n')
+    found = publish("csv", path, "--escapechar=\\").rows
+    assert [row["n"] for row in found] == [1, None, 3]
+    assert [row["p"] for row in found] == [b"C:\\new", b"\\N", b"\\N"]
+    assert [row["t"] for row in found] == [b'a "b" \\ c,d', b"x\\ty", b"\\0"]
+    found = publish("csv", path, "--escapechar=\\", "--feature=p=string?").rows
+    assert [row["p"] for row in found] == [b"C:\\new", None, None]
+
+
 @pytest.mark.parametrize(
     "content, kind, problem",
     [
