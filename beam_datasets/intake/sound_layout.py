@@ -17,8 +17,13 @@ from beam_datasets.errors import InputError
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
 from beam_datasets.intake.signatures import SOUND, signature_of
 
+_PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]*")
 KINDS = ("WAV", "FLAC", "OGG", "MP3", "AIFF")
 CONVERT = "Convert it first, such as by `ffmpeg -i FILE new.flac`"
+_CONVERT_RAW = (
+    "If it has samples alone, without a header (.pcm, .raw), give their type, rate and number of channels: "
+    "`ffmpeg -f s16le -ar 16000 -ac 1 -i FILE new.wav` for int16, 16 kHz and 1 channel"
+)
 _REWRITE = "Write it anew, such as by `ffmpeg -i FILE -c copy new.wav`"
 GET_AGAIN = "Get the whole file again"
 
@@ -103,8 +108,12 @@ def _unknown_sound_problem(data: bytes, head: bytes) -> str:
     other = "" if description else other_content(data[:HEAD_BYTES], SOUND)
     if other:
         return f"expected a sound, got {other}"
-    description = description or f"a file that begins with {head!r}"
-    return f"expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {description}. {CONVERT}"
+    expected = f"expected {', '.join(KINDS[:-1])} or {KINDS[-1]}"
+    if description:
+        return f"{expected}, got {description}. {CONVERT}"
+    if _PRINTABLE.fullmatch(data[:HEAD_BYTES]):
+        return f"{expected}, got a text that begins with {head!r}. Leave it out"
+    return f"{expected}, got a file that begins with {head!r}. {CONVERT}. {_CONVERT_RAW}"
 
 
 def _check_complete(end: int, size: int, origin: str = "the header declares") -> None:
@@ -186,6 +195,18 @@ def _is_trailer(data: bytes, position: int) -> bool:
         else:
             return not data[position:].strip(b"\0")
     return position == len(data)
+
+
+def _start_of_tags(data: bytes) -> int:
+    """Returns the offset of the tags of players at the end of a file: ID3v1, and APE before it; else its size."""
+    stop = len(data)
+    if data[-128:-125] == b"TAG" and stop > 128:
+        stop -= 128
+    if data[stop - 32 : stop - 24] == b"APETAGEX":
+        size, flags = struct.unpack_from("<I4xI", data, stop - 20)
+        size += 32 if flags & 1 << 31 else 0  # `size` does not count the header
+        stop = max(stop - size, 0)
+    return stop
 
 
 _WAV_TAGS = {1: "PCM", 3: "floats", 6: "A-law", 7: "u-law"}
@@ -345,7 +366,8 @@ def _flac(data: bytes, start: int) -> Layout:
     if data.find(b"fLaC\0\0\0\x22", start + 4) >= 0 or data.find(b"fLaC\x80\0\0\x22", start + 4) >= 0:
         raise InputError(expected="one sound", got="another one after its end", advice="Split the file")
     md5 = stream_info[18:34]
-    return Layout("FLAC", start, frames or None, channels=channels, md5=md5 if any(md5) else b"")
+    stop = _start_of_tags(data)
+    return Layout("FLAC", start, frames or None, stop=stop, channels=channels, md5=md5 if any(md5) else b"")
 
 
 # ---------------------------------------------------------------------------------------------------------------- OGG

@@ -373,12 +373,28 @@ def test_depth(tmp_path):
 def test_sounds_of_other_formats(tmp_path):
     path = write(tmp_path, "in/label/a.wav", encoded(subtype="IMA_ADPCM"))
     [command] = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
+    assert len(rows("sound_folder", converted_sounds(tmp_path, command, path))) == 1
+
+
+def converted_sounds(folder, command, path):
+    """Returns the folder of labels with the file that ffmpeg makes of a sound."""
     ffmpeg = shutil.which("ffmpeg") or pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
-    write(tmp_path, "made/label/none", b"").unlink()
-    names = {"ffmpeg": ffmpeg, "FILE": str(path), "new.flac": "made/label/new.flac"}
-    words = [names.get(word, word) for word in command.split()]
-    subprocess.run(words, check=True, cwd=tmp_path, capture_output=True)
-    assert len(rows("sound_folder", tmp_path / "made")) == 1
+    write(folder, "made/label/none", b"").unlink()
+    names = {"ffmpeg": ffmpeg, "FILE": str(path)}
+    words = [f"made/label/{word}" if word.startswith("new.") else names.get(word, word) for word in command.split()]
+    subprocess.run(words, check=True, cwd=folder, capture_output=True)
+    return folder / "made"
+
+
+@follows("intake/sound_layout.py: ffmpeg -f s16le")
+@pytest.mark.parametrize("suffix", ["pcm", "raw"])
+def test_samples_without_a_header(suffix, tmp_path):
+    """The command for other formats fails there, because ffmpeg does not know the type of the samples."""
+    samples = np.arange(-500, 500, dtype="<i2")
+    path = write(tmp_path, f"in/label/a.{suffix}", samples.tobytes())
+    commands = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
+    [row] = rows("sound_folder", converted_sounds(tmp_path, commands[-1], path))
+    np.testing.assert_array_equal(row["audio"], samples)
 
 
 @follows(

@@ -134,7 +134,7 @@ def test_damaged_sounds(sounds):
         "cat/_0.wav": (encoded(MONO)[:-1], "expected 444 bytes, as chunk 'data' declares, got 443"),
         "dog/cut.flac": (encoded(MONO, "FLAC")[:-1], "lost sync"),
         "dog/cut.ogg": (encoded(MONO, "OGG")[:-1], "the last page declares"),
-        "dog/notes.txt": (b"notes", "expected WAV, FLAC, OGG, MP3 or AIFF, got a file that begins with b'notes'"),
+        "dog/notes.txt": (b"notes", "expected WAV, FLAC, OGG, MP3 or AIFF, got a text that begins with b'notes'"),
         "dog/empty.wav": (b"", "expected a sound, got an empty file"),
     }
     for name, (data, problem) in damaged.items():

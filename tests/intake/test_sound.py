@@ -188,6 +188,29 @@ def test_two_sounds_in_one_file_are_an_error(form):
     problem_of(data + data)
 
 
+APE_ITEM = struct.pack("<II", 3, 0) + b"Title\0abc"
+
+
+def ape_tag(*, has_header):
+    """Returns an APEv2 tag of one item."""
+    header, footer = (
+        b"APETAGEX" + struct.pack("<IIII8x", 2000, len(APE_ITEM) + 32, 1, has_header << 31 | is_header << 29)
+        for is_header in (True, False)
+    )
+    return (header if has_header else b"") + APE_ITEM + footer
+
+
+@pytest.mark.parametrize("tail", [b"TAG" + bytes(125), ape_tag(has_header=True), ape_tag(has_header=False)])
+def test_tags_after_flac(tail):
+    """libsndfile loses the synchronization there."""
+    data = encoded(form="FLAC")
+    v1 = b"TAG" + b"title".ljust(125, b"\0")
+    for tags in (tail, tail + v1) if tail[:3] != b"TAG" else (tail,):
+        np.testing.assert_array_equal(read_sound(data + tags).samples, read_sound(data).samples)
+        problem_of(data[:-9] + tags)
+        problem_of(data + b"\1" + tags)
+
+
 @pytest.mark.parametrize("form", ["WAV", "AIFF", "MP3", "OGG"])
 def test_tags_and_padding_after_the_sound_are_no_samples(form):
     data = encoded(form=form)
@@ -236,7 +259,7 @@ def test_headers_that_were_never_finished():
     "data, problem",
     [
         (b"", "expected a sound, got an empty file"),
-        (b"hello", "expected WAV, FLAC, OGG, MP3 or AIFF, got a file that begins with b'hello'"),
+        (b"hello", "expected WAV, FLAC, OGG, MP3 or AIFF, got a text that begins with b'hello'. Leave"),
         (b"\0\0\0\x20ftypM4A " + bytes(99), "an MPEG-4 file"),
         (b"\xff\xf1" + bytes(99), "an AAC file"),
         (b".snd" + bytes(99), "an AU file"),
@@ -260,6 +283,7 @@ def test_headers_that_were_never_finished():
         (encoded(NOISE, "WAV", "MS_ADPCM"), "got MS ADPCM"),
         (b"\xff\xfet\0e\0x\0t\0", "begins with b'\\xff\\xfet"),
         (bytes(100), "begins with b'\\x00"),
+        (NOISE.tobytes(), "samples alone, without a header (.pcm, .raw)"),
     ],
 )
 def test_what_is_no_sound_or_not_exact(data, problem):
