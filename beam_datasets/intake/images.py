@@ -164,19 +164,29 @@ def _bmp_header(data: bytes) -> ImageHeader:
 def _ppm_header(data: bytes) -> ImageHeader:
     """Returns the header of a PBM, PGM or PPM file.
 
-    The pixels of the binary formats of more than one bit, PGM (P5) and PPM (P6), must all be in the file. The pixels of
-    the text formats (P1 to P3) and of binary PBM (P4) are not checked.
+    The pixels of the binary formats of more than one bit, PGM (P5) and PPM (P6), must all be in the file, and images
+    that follow them are counted. The pixels of the text formats (P1 to P3) and of binary PBM (P4) are not checked.
 
     Raises:
         DamagedError: the header is invalid, or pixels of P5 or P6 are missing.
     """
     kind, width, height, maximum, start = ppm_fields(data)
-    if kind in (5, 6):
-        end = start + width * height * (3 if kind == 6 else 1) * (2 if maximum > 255 else 1)
+    channels = 3 if kind in (3, 6) else 1
+    header = ImageHeader(formats.PPM, height, width, maximum.bit_length(), channels)
+    if kind not in (5, 6):
+        return header
+    num_images, end = 0, 0
+    while not num_images or _PPM_START.match(data, end):
+        kind, width, height, maximum, start = ppm_fields(data[end : end + _PPM_HEADER])
+        end += start + width * height * (3 if kind == 6 else 1) * (2 if maximum > 255 else 1)
+        num_images += 1
         if end > len(data):
             raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
-    channels = 3 if kind in (3, 6) else 1
-    return ImageHeader(formats.PPM, height, width, bits=maximum.bit_length(), channels=channels)
+    return header._replace(num_frames=num_images)
+
+
+_PPM_START = re.compile(rb"P[56]\s")
+_PPM_HEADER = 4096  # bytes
 
 
 def ppm_fields(data: bytes) -> tuple[int, int, int, int, int]:
@@ -187,7 +197,7 @@ def ppm_fields(data: bytes) -> tuple[int, int, int, int, int]:
     """
     kind = data[1] - ord("0")
     numbers = 2 if kind in (1, 4) else 3
-    match = re.match(rb"P\d" + rb"(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})" * numbers + rb"\s", data[:4096])
+    match = re.match(rb"P\d" + rb"(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})" * numbers + rb"\s", data[:_PPM_HEADER])
     if match is None:
         raise DamagedError("its header has no size")
     width, height, maximum = [*map(int, match.groups()), 1][:3]

@@ -16,6 +16,7 @@ _FRAME = struct.Struct(">BHHB")  # bits, height, width, channels
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA})  # that decoders read: SOF0 to SOF3, SOF9, SOF10
 _UNREADABLE_FRAMES = frozenset({0xC5, 0xC6, 0xC7, 0xC8, 0xCB, 0xCD, 0xCE, 0xCF})
 _LOSSLESS = 0xC3
+_JPEG_LS = 0xF7
 _DHT, _EOI, _SOS, _DQT, _DRI, _APP1, _APP2 = 0xC4, 0xD9, 0xDA, 0xDB, 0xDD, 0xE1, 0xE2
 _TABLES = frozenset({_DHT, _DQT, _DRI})
 _IGNORED = frozenset({0xCC, 0xDC, 0xFE, *range(0xE0, 0xF0)})  # DAC, DNL, comments, and data of applications
@@ -110,6 +111,8 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         code, length = data[offset + 1], (data[offset + 2] << 8) | data[offset + 3]
         end = offset + 2 + length
         if code not in _SEGMENTS:
+            if code == _JPEG_LS:
+                raise InputError("JPEG-LS is not read by decoders of JPEG; convert it to PNG")
             if code in _UNREADABLE_FRAMES:
                 raise InputError(f"JPEG of the kind SOF{code - 0xC0} is not read by decoders; convert it to PNG")
             raise DamagedError(f"the marker {code:02X} at byte {offset} is not expected before its pixels (SOS)")

@@ -290,7 +290,9 @@ def _ppm(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
     For the arguments, see `_by_pillow`.
     """
     deep = _deep_ppm(data)
-    return _by_pillow(data, kind, header) if deep is None else Picture(*deep)
+    if deep is None:
+        return _by_pillow(data, kind, header)
+    return Picture(*deep, num_frames=header.num_frames if header else 1)
 
 
 def _deep_ppm(data: bytes) -> tuple[NDArray[Any], int] | None:

@@ -53,6 +53,20 @@ def test_bytes_after_the_end_are_accepted(file, tail):
     assert check_image(file + tail) == check_image(file)
 
 
+@pytest.mark.parametrize("pixels", [PIXELS, noise(5, 7, 0), noise(3, 4, 0, np.uint16)])
+def test_images_after_each_other_in_a_ppm_are_counted(pixels):
+    """Decoders read the first one alone."""
+    one, other = saved(pixels, "PPM"), PPM
+    assert check_image(one).num_frames == 1
+    assert check_image(one + other + one) == check_image(one)._replace(num_frames=3)
+    assert refused(one + other[:-1])
+
+
+def test_jpeg_ls_is_named():
+    with pytest.raises(InputError, match="JPEG-LS is not read by decoders of JPEG; convert it to PNG"):
+        check_image(imagecodecs.jpegls_encode(PIXELS))
+
+
 def test_what_decoders_read_is_accepted():
     """Except a JPEG without its end, of which a decoder may have all pixels before it misses the end."""
     for data in mutations([JPEG, PROGRESSIVE], 500):
