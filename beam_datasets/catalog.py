@@ -514,7 +514,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     names = list_datasets(root)
     names_text = ", ".join(names) or "none"
-    foreign = instead_of_format("load", name)
+    foreign = instead_of_format("load", name) or instead_of_format("load", config or "")  # such as 'owner/mnist'
     advice = did_you_mean(name, names) or (foreign and f" {foreign}")
     if config and storage.is_dir(storage.join(name, config)):
         advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
@@ -523,9 +523,22 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         return DatasetNotFoundError(
             f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
         )
+    if not advice and (parent := _root_above(name, root)):
+        advice = f" This is the directory of a dataset: give the one above, data_dir={parent!r} (--data_dir)."
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; datasets there are: {names_text}.{advice}"
     )
+
+
+def _root_above(name: str, directory: str) -> str:
+    """Returns the parent of a directory that is, or is in, that of a dataset; '' if there is none."""
+    for _ in range(3):  # name/config/version
+        parent, folder = storage.dirname(directory), storage.basename(directory)
+        with contextlib.suppress(StorageError):  # of a store whose parent may not be listed
+            if folder == name and list_published(name, parent):
+                return parent
+        directory = parent
+    return ""
 
 
 _USUAL_SPLITS = ("train", "test", "validation", "val", "dev")

@@ -99,6 +99,10 @@ def test_paths_in_place_of_names_are_hinted_at(root, monkeypatch):
     for data_dir in ("nowhere", root):
         with pytest.raises(DatasetNotFoundError, match=f"directory {data}/digits: 'digits' with data_dir='{data}'"):
             catalog.find_dataset_dir(f"{data}/digits", data_dir)
+    above = f"give the one above, data_dir='{root}'"
+    for name, folder in (("digits", "digits"), ("digits", "digits/1.0.0"), ("multi", "multi/small/1.0.0")):
+        with pytest.raises(DatasetNotFoundError, match=above):
+            catalog.find_dataset_dir(name, f"{root}/{folder}")
     with pytest.raises(ValueError, match="not a dataset name; .* builder_from_directory"):
         catalog.find_dataset_dir(f"{root}/digits")
 

@@ -496,6 +496,30 @@ def test_an_error_says_what_to_write(
         assert eval(expected, dict(names)) == value
 
 
+@pytest.mark.parametrize(
+    "guess, expected",
+    [
+        ("ds.shuffle(seed=0)[0]", "here list(ds.take(10)) is the first items"),
+        ("stream[0]", "here list(ds.take(10)) is the first items"),
+        ("bd.features.ClassLabel(names=['a', 'b']).int2str([0, 1])", "[label.int2str(i) for i in indices]"),
+        ("bd.features.ClassLabel(names=['a', 'b']).int2str(next(iter(ds.batch(2)))['id'])", "takes one index"),
+        ("bd.show_examples('d')", "Use `bd.load('d', split='train')`"),
+        ("bd.as_dataframe('d')", "Use `bd.load('d', split='train')`"),
+        (
+            "bd.show_examples(bd.load('d', data_dir=data_dir))",
+            "got a dict with 'train', 'test'. Give the dataset of one",
+        ),
+        (
+            "bd.as_dataframe(bd.load('d', data_dir=data_dir))",
+            "got a dict with 'train', 'test'. Give the dataset of one",
+        ),
+    ],
+)
+def test_objects_that_others_take(names: dict[str, Any], guess: str, expected: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        eval(guess, names)
+
+
 def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
     ds = names["ds"]
     with pytest.raises(ValueError, match=r"repeat\(\) without a number has no end"):
@@ -518,7 +542,12 @@ def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
         ("bd.builder('d', dataset_dir='x')", "`bd.builder('d', data_dir='x')`"),
         ("bd.builder('d', batch_size=3)", "`bd.builder('d').as_dataset('train', batch_size=3)`"),
         ("bd.load('d@1.0.0')", "A version is written 'd:1.0.0'."),
+        ("bd.load('d==1.0.0')", "A version is written 'd:1.0.0'."),
         ("bd.load('d:2')", "'d:2.*.*'"),
+        ("bd.load('ylecun/mnist', data_dir=data_dir)", "Use `tfds.load('mnist')` of TensorFlow Datasets"),
+        ("bd.load('d', data_dir=data_dir, split='train,test')", "joined by '+', as in 'train+test'"),
+        ("bd.features.FeaturesDict({'a': int})", "a: <class 'int'> is not a dtype of a feature; write np.int64"),
+        ("bd.features.Sequence(str)", "<class 'str'> is not a dtype of a feature; write np.int64, np.float32, np.str_"),
         ("bd.load('d:2.1')", "'d:2.1.*'"),
         ("bd.load('d[:5]')", "split='train[:5]' (--split)"),
         ("bd.load('x.csv')", "`beam-datasets build --help` lists the formats"),

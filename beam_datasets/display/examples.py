@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.advice import names_foreign_arguments
@@ -27,13 +27,14 @@ def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> pandas.DataFrame:
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: ignored; for code written for TensorFlow Datasets. It may also be the first argument.
+        ds_info: ignored; for code written for TensorFlow Datasets.
 
     Raises:
+        TypeError: it is the name of a dataset, or the dict of all splits.
         MissingDependencyError: pandas is not installed.
     """
     pandas = framework("pandas", needed_by="as_dataframe()", name="pandas", extra="files")
-    return pandas.DataFrame([dict(_flatten_example(example)) for example in ds])
+    return pandas.DataFrame([dict(_flatten_example(example)) for example in _check_dataset(ds)])
 
 
 @names_foreign_arguments("show_examples")
@@ -42,13 +43,31 @@ def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> 
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: ignored; for code written for TensorFlow Datasets.
+        ds_info: ignored; for code written for TensorFlow Datasets. It may also be the first argument.
         rows: number of examples, at least 1.
+
+    Raises:
+        TypeError: it is the name of a dataset, or the dict of all splits.
     """
     count = integer("rows", rows, at_least=1)
     examples = ds if ds_info is None or hasattr(ds, "__iter__") else ds_info  # TensorFlow Datasets had ds_info first
-    first = list(itertools.islice(iter(examples), count))
+    first = list(itertools.islice(iter(_check_dataset(examples)), count))
     return Examples(first, getattr(examples, "features", None), _keys_of(examples))
+
+
+def _check_dataset(ds: Iterable[Any]) -> Iterable[Any]:
+    """Returns the argument, an iterable of examples.
+
+    Raises:
+        TypeError: it is a text or a dict, whose items are no examples.
+    """
+    if isinstance(ds, Mapping):
+        raise TypeError(
+            f"expected a dataset, got a dict with {', '.join(map(repr, ds))}. Give the dataset of one split."
+        )
+    if isinstance(ds, (str, bytes)):
+        raise TypeError(f"expected a dataset, got {shown(ds)}. Use `bd.load({shown(ds)}, split='train')`.")
+    return ds
 
 
 class Examples:

@@ -114,7 +114,10 @@ class ClassLabel(Leaf):
 
         Raises:
             ValueError: no class has this index.
+            TypeError: it is a list or an array of indices.
         """
+        if np.ndim(index):
+            raise TypeError("int2str() takes one index. The names of several are [label.int2str(i) for i in indices].")
         if not 0 <= index < (self.num_classes or 0):
             raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
         return str(int(index)) if self.label_names is None else self.label_names[index]

@@ -325,10 +325,7 @@ def _name_to_feature(dtype: str, name: str = "") -> Tensor:
     Raises:
         ValueError: no dtype has the name.
     """
-    try:
-        return Tensor(shape=(), dtype=dtype)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}".removeprefix(": ")) from None
+    return _to_scalar(dtype, name)
 
 
 @to_feature.register
@@ -338,9 +335,21 @@ def _type_to_feature(dtype: type, name: str = "") -> FeatureConnector:
     Raises:
         ValueError: the type is another one.
     """
-    if is_dtype(dtype):
-        return Tensor(shape=(), dtype=dtype)
+    if is_dtype(dtype) or dtype in (bool, int, float, str, bytes):  # of Python's own, the error names NumPy's
+        return _to_scalar(dtype, name)
     return to_feature.dispatch(object)(dtype, name)
+
+
+def _to_scalar(dtype: Any, name: str) -> Tensor:
+    """Returns the Tensor of shape () of a dtype.
+
+    Raises:
+        ValueError: no feature has this dtype.
+    """
+    try:
+        return Tensor(shape=(), dtype=dtype)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}".removeprefix(": ")) from None
 
 
 @names_foreign_constructor_arguments

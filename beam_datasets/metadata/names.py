@@ -117,7 +117,7 @@ _SHORT_VERSION = re.compile(r"(.*):(\d+)(?:\.(\d+))?$")
 
 def _hint_for(text: str) -> str:
     """Returns a sentence that says how to write what is not a dataset's name, with a space before; '' if unknown."""
-    name, at, version = text.partition("@")
+    name, at, version = text.replace("==", "@").partition("@")
     if at and name:
         return f" A version is written '{name}:{version}'."
     if short := _SHORT_VERSION.match(text):
@@ -170,7 +170,9 @@ def check_dataset_name(name: str) -> str:
         ValueError: the name is not a letter followed by letters, digits and underscores.
     """
     if not re.fullmatch(_DATASET, name):
-        raise ValueError(f"{name!r} is not a dataset name; needed: a letter, then letters, digits or '_'.")
+        fixed = re.sub(r"\W+", "_", name.partition(":")[0])
+        example = f", such as {fixed!r}" if re.fullmatch(_DATASET, fixed) else ""
+        raise ValueError(f"{name!r} is not a dataset name; needed: a letter, then letters, digits or '_'{example}.")
     return name
 
 

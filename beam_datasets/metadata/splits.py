@@ -428,7 +428,8 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
     """
     match = _TERM.match(term)
     if not match:
-        raise SplitError(f"split {expression!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
+        several = " Several splits are a list of texts, or joined by '+', as in 'train+test'." if "," in term else ""
+        raise SplitError(f"split {expression!r:.1000}: cannot read {term!r:.100}; {_FORM}.{several}")
     name, selector = match["name"], match["selector"]
     if selector is None:
         return SplitAll() if name == "all" else ReadInstruction(name)

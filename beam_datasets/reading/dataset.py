@@ -496,7 +496,8 @@ class Dataset(ReadPlan, Frameworks):
             return source
         raise TypeError(
             f"{method} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
-            "shard(), batch() and mix(). Use it there; a slice such as split='train[10:20]' has an order of its own."
+            "shard(), batch() and mix(). Use it there; here list(ds.take(10)) is the first items. A slice such as "
+            "split='train[10:20]' has an order of its own."
             f"{_IN_LOADER if method == 'ds[i]' else ''}"
         )
 

@@ -440,8 +440,8 @@ class Stream(metaclass=NamesForeign):
     def __getitem__(self, index: Any) -> Any:
         """Raises a TypeError."""
         raise TypeError(
-            "a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before. A DataLoader of "
-            "PyTorch takes ds.as_torch()."
+            "a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before; here "
+            "list(ds.take(10)) is the first items. A DataLoader of PyTorch takes ds.as_torch()."
         )
 
     def __iter__(self) -> StreamIterator:
