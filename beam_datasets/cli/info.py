@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_datasets import catalog, storage
@@ -14,6 +14,7 @@ from beam_datasets.cli.printing import say, say_values, splits_table, table
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError, without_passwords
 from beam_datasets.features.stacking import describe_missing
+from beam_datasets.features.trees import display_names
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
@@ -66,19 +67,25 @@ def run_info(args: Sequence[str]) -> int:
         say(f"supervised keys: {info.supervised_keys}")
     say(splits_table(info.splits))
     if published.lineage:
-        say_values("\n".join(lineage_lines(published.lineage)))
+        say_values("\n".join(lineage_lines(published.lineage, display_names(info.features))))
     return 0
 
 
-def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
-    """Yields the lineage of a materialized dataset, a fact a line, with that of its sources indented."""
-    yield from (f"{indent}{fact}" for fact in lineage_facts(lineage))
+def lineage_lines(lineage: Lineage, names: Mapping[str, str], indent: str = "") -> Iterator[str]:
+    """Yields the lineage of a materialized dataset, a fact a line, with that of its sources indented.
+
+    Args:
+        lineage: the lineage.
+        names: see `lineage_facts`.
+        indent: prefix of each line.
+    """
+    yield from (f"{indent}{fact}" for fact in lineage_facts(lineage, names))
     for number, dataset in enumerate(lineage.datasets):
         words = "of" if number == 0 else "and of"
         yield f"{indent}{words} {dataset.full_name} (SHA-256 of its {dataset.digest_of}: {dataset.digest[:12]}...)"
         if dataset.source is not None:
             path = f"the lineage of {dataset.full_name}"
-            yield from lineage_lines(Lineage.from_json(dataset.source, path=path), f"{indent}  ")
+            yield from lineage_lines(Lineage.from_json(dataset.source, path=path), names, f"{indent}  ")
 
 
 def run_list(args: Sequence[str]) -> int:
@@ -132,9 +139,10 @@ def _read_history(directory: str) -> dict[str, Any]:
         facts["file_bytes"] = storage.usage(directory).num_bytes
         tags = tags_in(storage.dirname(directory))
         facts["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
-        lineage = builder_from_directory(directory).lineage
+        builder = builder_from_directory(directory)
+        lineage = builder.lineage
         if lineage is not None:
-            facts["contents"] = list(lineage_facts(lineage))
+            facts["contents"] = list(lineage_facts(lineage, display_names(builder.info.features)))
             if lineage.appended is None:
                 facts["contents"].append(f"of {' and '.join(each.full_name for each in lineage.datasets)}")
         run = json.loads(storage.read_bytes(storage.join(directory, RUN_FILE)))
@@ -179,15 +187,20 @@ def _splits_json(info: DatasetInfo) -> dict[str, Any]:
     }
 
 
-def lineage_facts(lineage: Lineage) -> Iterator[str]:
-    """Yields clauses about how a materialized dataset was made, such as "train = a+b" or "only the features a"."""
+def lineage_facts(lineage: Lineage, names: Mapping[str, str]) -> Iterator[str]:
+    """Yields clauses about how a materialized dataset was made, such as "train = a+b" or "only the features a".
+
+    Args:
+        lineage: the lineage.
+        names: name of a feature in records -> its name for people, as of `display_names`; others are not changed.
+    """
     for name, split in lineage.splits.items():
         if lineage.appended is None or split.expression != name:  # the counts show what was deleted
             yield f"{name} = {split.expression}"
     for name, counts in (lineage.appended or {}).items():
         yield f"{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"
     if lineage.features is not None:
-        yield f"only the features {', '.join(lineage.features)}"
+        yield f"only the features {', '.join(names.get(name, name) for name in lineage.features)}"
     if lineage.filter is not None:
         yield f"only examples that pass {lineage.filter}"
     if lineage.reshuffle is not None:

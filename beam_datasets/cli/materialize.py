@@ -31,6 +31,7 @@ from beam_datasets.cli.printing import bytes_bar, say, splits_table, table
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.display.text import size_text
 from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
+from beam_datasets.features.trees import display_names
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.materializing.plan import Job, plan_job
 from beam_datasets.materializing.selection import SelectedSplit
@@ -182,7 +183,8 @@ def _format_plan(job: Job) -> str:
     rows = [_plan_row(split, job.num_shards(split)) for split in job.splits]
     lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]
     if job.lineage.features is not None:
-        lines.append(f"features: {', '.join(job.lineage.features)}")
+        names = display_names(job.info.features)
+        lines.append(f"features: {', '.join(names.get(name, name) for name in job.lineage.features)}")
     if job.lineage.filter is not None:
         lines.append(f"filter: {job.lineage.filter}")
     if job.reshuffle is not None:

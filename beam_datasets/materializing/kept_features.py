@@ -74,12 +74,12 @@ def record_names(tree: FeatureConnector) -> frozenset[bytes]:
     Raises:
         BeamDatasetsError: the class of a feature is unknown, so its lists are, too.
     """
-    for name, _, feature in iter_nested_features(tree):
+    for _, steps, feature in iter_nested_features(tree):
         inner = strip_sequences(feature)
         if isinstance(inner, UnknownFeature):
             raise BeamDatasetsError(
-                f"feature {name!r}, {inner!r}, cannot be copied without others, because its class alone knows what of "
-                "a record it is. Leave it out, or copy the dataset with all its features."
+                f"feature {join_steps(steps)!r}, {inner!r}, cannot be copied without others, because its class alone "
+                "knows what of a record it is. Leave it out, or copy the dataset with all its features."
             )
     return frozenset(name.encode() for name in tree.wire_names(""))
 

@@ -55,6 +55,16 @@ def test_nested_names_have_dots(orders, run):
     assert "product/" not in out
 
 
+@pytest.mark.parametrize("name", ["product.title", "product/title"])
+def test_features_that_are_kept_have_dots(orders, run, name):
+    args = ["materialize", "orders", "--to", "titles", "--features", name, "--num_workers", "1"]
+    assert "\nfeatures: product.title\n" in run(*args)[1]
+    for command in (["info", "titles"], ["list", "--versions"]):
+        out = run(*command)[1]
+        assert "only the features product.title" in out
+        assert "product/" not in out
+
+
 def test_bools_are_shown_as_bools(orders, run):
     _, out, _ = run("stats", "orders")
     assert "\npaid          False 50.0%, True 50.0%\n" in out

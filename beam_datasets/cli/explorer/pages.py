@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -163,7 +163,9 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         ],
         "shards": {split: _shard_bars(published, split) for split in info.splits},
         "size_text": size_text,
-        "lineage": None if published.lineage is None else _describe_lineage(published.lineage, catalogue),
+        "lineage": None
+        if published.lineage is None
+        else _describe_lineage(published.lineage, catalogue, display_names(published.info.features)),
         **_siblings(info, None if catalogue.directory else catalogue.root),
         "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
@@ -196,11 +198,16 @@ def _shard_bars(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
     }
 
 
-def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
+def _describe_lineage(lineage: Lineage, catalogue: Catalogue, names: Mapping[str, str]) -> dict[str, Any]:
     """Returns {'facts': texts, 'sources': [dict of each source]} of a lineage.
 
     A source has 'name', 'digest', 'known' (whether the explorer can open it) and 'lineage', which is None or such a
     dict.
+
+    Args:
+        lineage: the lineage.
+        catalogue: the datasets that the explorer can open.
+        names: see `lineage_facts`.
     """
     sources = []
     for source in lineage.datasets:
@@ -209,8 +216,8 @@ def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
         with contextlib.suppress(BeamDatasetsError, ValueError):
             is_known = bool(source.version and catalogue.open(source.full_name))
         node = {"name": source.full_name, "digest": source.digest, "known": is_known}
-        sources.append(node | {"lineage": inner and _describe_lineage(inner, catalogue)})
-    return {"facts": list(lineage_facts(lineage)), "sources": sources}
+        sources.append(node | {"lineage": inner and _describe_lineage(inner, catalogue, names)})
+    return {"facts": list(lineage_facts(lineage, names)), "sources": sources}
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
