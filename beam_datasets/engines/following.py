@@ -27,6 +27,7 @@ ASK_SECONDS = 2.0  # between two requests to the engine
 FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES = 0.2, 10  # the same at the beginning
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
+START_SECONDS = 60.0  # in which a worker has started and written its first progress, unless its source is slow
 LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
 
 
@@ -146,6 +147,9 @@ class Follower:
             parts.append(f"{', '.join(status.stages) or status.state} (tasks: {status.finished} of {status.tasks})")
         if progress is not None:
             parts += self._parts_of(progress, seconds)
+            is_started = progress != Progress(0, 0, 0, 0) or seconds - self._changed_at < START_SECONDS
+            if status is not None and not is_started:  # Flink's workers are started by worker pools
+                parts.append("if no worker has started, the output of the worker pool says why")
         if self.restarts:
             parts.append(_plural(self.restarts, "restart"))
         return "; ".join(parts)

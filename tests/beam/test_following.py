@@ -91,6 +91,15 @@ def test_a_line_when_the_stage_changes_and_every_30_s(job: Job) -> None:
     assert "nothing written for 35 s" in job.look(30)
 
 
+def test_a_job_without_any_progress_names_the_output_of_the_worker_pool(job: Job) -> None:
+    hint = "nothing written for 65 s; if no worker has started, the output of the worker pool says why"
+    assert "the worker pool" not in job.look(31)
+    assert hint in job.look(34)
+    job.spill("train-1-1000-50000.block")
+    assert "the worker pool" not in job.look(31)
+    assert "the worker pool" not in job.look(70)
+
+
 def test_a_restart_has_a_reason(job: Job) -> None:
     job.status = status("Encode train", failures=(LOST,))
     assert job.look(1) == f"12:00:00 restart 1: {LOST.reason}\n"

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from beam_datasets import storage
 from beam_datasets.storage import objects, paths
 from tests.servers import free_port, served, server
 
@@ -106,7 +107,11 @@ def versitygw(*, build: bool) -> Path | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     program = cache / "beam_datasets" / "versitygw" / "versitygw"
     if not program.exists() and build and (go := shutil.which("go")):
-        subprocess.run([go, "install", VERSITYGW_PACKAGE], env={**os.environ, "GOBIN": str(program.parent)}, check=True)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with storage.locked(program.parent / "build.lock"):  # suites that run at the same time build it once
+            if not program.exists():
+                env = {**os.environ, "GOBIN": str(program.parent)}
+                subprocess.run([go, "install", VERSITYGW_PACKAGE], env=env, check=True)
     return program if program.exists() else None
 
 
