@@ -270,6 +270,11 @@ def missing_problem(field: Field, path: str) -> str:
             f"the {noun} is missing, which cannot be stored; leave out such rows by --skip_bad, or all {noun}s by "
             f"{drop}; {content} stores the bytes of the files, which may be missing"
         )
+    if field.is_published and field.kind != "class":  # whose missing label is -1
+        return (
+            "the value is missing, and the published version has one in each row; "
+            f"{advice(path, f'{field}?')} --union_features makes the feature optional in the next version"
+        )
     return f"the value is missing; if that is right, say so: {advice(path, optional_type(field))}"
 
 

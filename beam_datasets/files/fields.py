@@ -18,6 +18,7 @@ drop                                                          left out
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -118,6 +119,7 @@ class Field:
         fields: fields of an `object`, by name.
         source: Arrow type of the values from which text is converted.
         problem: why the field cannot be used as inferred, and what to do; '' if it can.
+        is_published: whether its type is that of the version that is appended to.
     """
 
     kind: str
@@ -133,6 +135,7 @@ class Field:
     fields: Mapping[str, Field] | None = None
     source: str = ""
     problem: str = ""
+    is_published: bool = dataclasses.field(default=False, compare=False)
 
     def __str__(self) -> str:
         """Returns the type as `features` of a builder takes it, such as "int64?" or "float32[3]"."""

@@ -93,12 +93,12 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
         item = with_published(inferred.item, published.item, inner_guess, may_add=may_add, may_lack=may_lack)
         return replace(inferred, item=item, optional=published.optional or inferred.optional, problem="")
     if str(inferred) == str(published) and not inferred.problem:
-        return inferred
+        return replace(inferred, is_published=True)
     optional = published.optional
     if may_lack:
         has_value = inferred.kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
         optional = optional or inferred.optional or not has_value
-    return replace(as_exact(published), optional=optional)
+    return replace(as_exact(published), optional=optional, is_published=True)
 
 
 def missing_problem(field: Field, name: str, guess: Guess) -> str:

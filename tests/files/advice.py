@@ -90,6 +90,7 @@ FOLLOWED_ELSEWHERE = {
     "files/builder.py:_row_options --key": _APPENDED,
     "files/builder.py:only_new --key": _APPENDED,
     "files/late_types.py:describe_late_types --feature": "tests/files/test_late_types.py",
+    "files/convert.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/published.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/split_assignment.py:as_options --split_by": _APPENDED,
     "files/split_assignment.py:as_options --splits": _APPENDED,

@@ -69,6 +69,7 @@ def test_options_exist():
     of_kind = {kind: option_names(kind) | {"--help"} for kind in KINDS}
     commands = options_of_commands()
     of_kind["published"] = commands["append"]  # errors of files that are appended
+    of_kind["convert"] = of_builders | commands["append"]
     of_all_commands = {"--debug", "--imports"}
     everywhere = of_all_commands.union(of_builders, *commands.values())
     for key in collected():

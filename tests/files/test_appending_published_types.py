@@ -1,6 +1,7 @@
 """Files that are appended to a version whose types were declared, or that no builder of files made."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
 from tests.files.days import csv_file, json_lines, parquet, rows_of
+from tests.files.in_process import advised
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no readable inputs.json names its files")
 FORMATS = pytest.mark.parametrize(
@@ -70,6 +72,34 @@ def test_a_missing_value_that_no_published_row_has_names_the_row_and_the_option_
     with pytest.raises(InputError, match=problem):
         append()
     assert [row["n"] for row in rows_of(append(union_features=True))].count(None) == 1
+
+
+@pytest.mark.parametrize(
+    "value, null", [("a", "all"), (7, "one"), ([1.0, 2.0], "one"), ([1.0, 2.0], "all"), (0.5, "late")]
+)
+def test_a_missing_value_of_parquet_or_of_a_late_row_has_advice_that_suffices_in_one_step(tmp_path, value, null):
+    column = pa.array([value] * 3, pa.list_(pa.float32(), 2) if isinstance(value, list) else None)
+    (tmp_path / "a").mkdir()
+    pq.write_table(pa.table({"id": [1, 2, 3], "v": column}), tmp_path / "a/a.parquet")
+    Parquet(name="ds", pattern=f"{tmp_path}/a", key="id", data_dir=tmp_path).build(num_workers=1)
+    if null == "late":
+        rows = [{"id": i, "v": None if i == 15 else value} for i in range(10, 20)]
+        (tmp_path / "b").write_text("\n".join(map(json.dumps, rows)))
+    else:
+        late = pa.nulls(2) if null == "all" else pa.array([value, None], column.type)
+        pq.write_table(pa.table({"id": [15, 16], "v": late}), tmp_path / "b")
+
+    def append(features=None, **options):
+        files = partial(Jsonl, infer_rows=2) if null == "late" else Parquet
+        appended = files(pattern=f"{tmp_path}/b", key="id", data_dir=tmp_path, features=features)
+        return bd.append("ds", appended, data_dir=tmp_path, **options)
+
+    with pytest.raises(InputError, match=r"/b, (row|line) .*the value is missing, and the published version") as error:
+        append()
+    assert "--union_features" in str(error.value)
+    [(_, given)] = [each for each in advised(str(error.value).partition("\n")[0]) if each[0] == "--feature"]
+    found = rows_of(append(dict([given.split("=")]), union_features=True))
+    assert [row["v"] is None for row in found].count(True) == (2 if null == "all" else 1)
 
 
 def test_objects_and_lists_of_json_have_the_published_types_at_full_depth(tmp_path):
