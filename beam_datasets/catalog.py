@@ -507,7 +507,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         hint = did_you_mean(str(config), configs)
         if Version.is_valid(config):
             hint = f" A version is '{name}:{config}'."
-        elif config in _USUAL_SPLITS:
+        elif config in USUAL_SPLITS:
             hint = f" A split is split={config!r} (--split {config})."
         return DatasetNotFoundError(
             f"{name} in {root} has no config {config!r}; published configs: {names_text}.{hint}"
@@ -541,7 +541,7 @@ def _root_above(name: str, directory: str) -> str:
     return ""
 
 
-_USUAL_SPLITS = ("train", "test", "validation", "val", "dev")
+USUAL_SPLITS = ("train", "test", "validation", "val", "dev")
 
 
 def _join_config(name: str, config: str | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from beam_datasets.cli.options import Command, Option, UsageError
 from beam_datasets.cli.printing import say
-from beam_datasets.metadata.names import check_dataset_name
+from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 
 COMMAND = Command(
     "new",
@@ -87,7 +87,8 @@ def run(args: Sequence[str]) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     if not re.fullmatch("[a-z][a-z0-9_]*", parsed.name) or keyword.iskeyword(parsed.name):
-        raise UsageError(f"{parsed.name!r}: expected a name in snake_case that Python can import, such as my_birds")
+        example = f"{camel_to_snake(parsed.name)}{'_data' * keyword.iskeyword(parsed.name)}"
+        raise UsageError(f"{parsed.name!r}: expected a name in snake_case that Python can import, such as {example}")
     if parsed.name in sys.stdlib_module_names:
         raise UsageError(f"{parsed.name!r} is a module of Python; give another name, such as {parsed.name}_data")
     folder = Path(parsed.to or ".", parsed.name)

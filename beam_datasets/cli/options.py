@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from beam_datasets.catalog import USUAL_SPLITS
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
 
@@ -508,9 +509,13 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         if "--pattern" in parser._option_string_actions:
             hint = f" Files are given by --pattern {first}."
         elif "--source" not in parser._option_string_actions and "--features" in parser._option_string_actions:
-            hint = f" Did you mean '--features {first}'?"
+            option = "--split" if first.partition("[")[0] in USUAL_SPLITS else "--features"
+            hint = f" Did you mean '{option} {first}'?"
         elif "--source" in parser._option_string_actions:
-            hint = f" Several datasets are joined by --split, as in --split 'train=train+{first}:train'."
+            hint = (
+                f" The new name is given by --to {first}; features are joined by commas, as in --features A,{first}, "
+                f"and datasets by --split 'train=train+{first}:train'."
+            )
         raise UsageError(
             f"what is {first!r}? An option begins with --{repetition_note}; see {parser.prog} --help.{hint}"
         )

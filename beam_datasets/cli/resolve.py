@@ -72,6 +72,9 @@ def resolve(text: str) -> BuilderRequest:
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
+    text = (text.rstrip("/") or text) if os.path.isdir(text) else text
+    if _is_folder(text):
+        return BuilderRequest(_builder_of(_load_file(builder_file(text)), None))
     code = _CODE.fullmatch(text)
     if format_of(text):
         raise UsageError(
@@ -114,6 +117,14 @@ def _is_code(text: str) -> bool:
     """Returns whether a text is the name of a module that exists, such as beam_datasets.files.csv."""
     code = _CODE.fullmatch(text)
     return code is not None and code["where"] == text and (text.endswith(".py") or _exists(text))
+
+
+def _is_folder(text: str) -> bool:
+    """Returns whether a text is the path of a directory, and not a dataset's name with a config."""
+    head, slash, _ = text.partition("/")
+    if not slash or not os.path.isdir(text):
+        return False
+    return head in ("", ".", "..") or not (head in {*catalog.registered(), *known_names()} or _datasets_in(head))
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:
@@ -209,9 +220,11 @@ def _load_module(name: str) -> ModuleType:
         UsageError: there is no such module.
     """
     if not _exists(name):
-        raise UsageError(
-            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file with code ends in .py"
-        )
+        module, _, kind = name.rpartition(".")
+        form = "A file with code ends in .py"
+        if module and kind[0].isupper():
+            form = f"A class stands after a colon: {module}:{kind}"
+        raise UsageError(f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). {form}")
     return importlib.import_module(name)
 
 

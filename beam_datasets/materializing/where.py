@@ -163,6 +163,7 @@ class Where:
             pointed = _mark_position(self.expression, node["query_location"] - len(prefix))
             if name not in original_names and name not in parameters:
                 hint = _with_dots(nodes, features) or did_you_mean(name, features)
+                hint = hint or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in original_names and original_names[name] not in columns:
                 feature = features[original_names[name]]

@@ -103,6 +103,20 @@ def test_an_empty_folder_and_one_of_sounds(tmp_path):
         builder_file(str(tmp_path))
 
 
+def test_folders_are_given_by_any_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos" / "all" / "cats").mkdir(parents=True)
+    (tmp_path / "photos" / "all" / "cats" / "1.png").touch()
+    for path in ("photos/all", "photos/all/", "./photos/all", f"{tmp_path}/photos/all"):
+        with pytest.raises(UsageError, match=f"image_folder --root {path.rstrip('/')} --name NAME"):
+            resolve(path)
+    (tmp_path / "bd_test_birds" / "small").mkdir(parents=True)
+    (tmp_path / "bd_test_birds" / "bd_test_birds.py").write_text(SOURCE.format(name="Birds"))
+    for path in ("bd_test_birds/", "./bd_test_birds", f"{tmp_path}/bd_test_birds/"):
+        assert resolve(path).builder.__name__ == "Birds"
+    assert resolve("bd_test_birds/small").config == "small"  # a config of the builder, though it is a directory, too
+
+
 def test_by_file(tmp_path):
     path = tmp_path / "bd_test_one.py"
     path.write_text(SOURCE.format(name="One"))

@@ -118,6 +118,7 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of cat, dog"),
         ("image is null", "feature 'image', .* has no column"),
         ('"#" > 3', "unknown feature '#'"),
+        ('label = "dog"', "unknown feature 'dog'. A text is in single quotes: 'dog'."),
         (3, "expected a text such as 'n > 3', got 3"),
     ],
 )
