@@ -29,6 +29,7 @@ _DIVIDING_MODULES = _paths("/accelerate/data_loader.py", "/transformers/trainer_
 _HUGGING_FACE_TRAINERS = _paths("/transformers/trainer.py")
 _FIT_LOOPS = _paths("/pytorch/loops/fit_loop.py", "/pytorch_lightning/loops/fit_loop.py")
 _EVALUATION_LOOPS = _paths("/pytorch/loops/evaluation_loop.py", "/pytorch_lightning/loops/evaluation_loop.py")
+_LIGHTNING_PACKAGES = ("lightning", "pytorch_lightning")
 _COMBINED_LOADERS = _paths("/pytorch/utilities/combined_loader.py", "/pytorch_lightning/utilities/combined_loader.py")
 _STATEFUL_LOADERS = _paths("/torchdata/stateful_dataloader/stateful_dataloader.py")
 _DISPATCHERS = _paths("/accelerate/data_loader.py")
@@ -53,11 +54,16 @@ class FitLoop(NamedTuple):
             has not trained yet if the loader has no length.
         has_spent_loader: whether it resumes from a checkpoint of the last batch of an epoch, and trains in `epoch`, the
             next one, on the batches that the restored loader has left: none, or those after `limit_train_batches`.
+        saves_rank_0_alone: whether all ranks restore from its checkpoints the state of the loader of rank 0, as no
+            function of the user for `on_load_checkpoint` gives each rank its own.
+        is_resuming: whether it resumes from a checkpoint.
     """
 
     epoch: int
     saves_read_ahead: bool
     has_spent_loader: bool
+    saves_rank_0_alone: bool
+    is_resuming: bool
 
 
 def is_divided_by_caller() -> bool:
@@ -285,7 +291,20 @@ def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
     is_between_epochs = loop.restarting and epochs.processed < epochs.started and is_after_last_batch
     epoch = epochs.processed if trainer.max_steps == -1 else epochs.completed
     has_limit = isinstance(trainer.limit_train_batches, int)  # a float is a part of the length
-    return FitLoop(epoch + is_between_epochs, is_stateful and not has_limit, is_stateful and is_between_epochs)
+    return FitLoop(
+        epoch + is_between_epochs,
+        saves_read_ahead=is_stateful and not has_limit,
+        has_spent_loader=is_stateful and is_between_epochs,
+        saves_rank_0_alone=is_stateful and trainer.world_size > 1 and not _has_hook_for_loading(trainer),
+        is_resuming=loop.restarting,
+    )
+
+
+def _has_hook_for_loading(trainer: Any) -> bool:
+    """Returns whether a function of the user changes the checkpoints that a Trainer of Lightning loads."""
+    owners = [trainer.lightning_module, trainer.datamodule, *trainer.callbacks]
+    hooks = [getattr(owner, "on_load_checkpoint", None) for owner in owners]
+    return any(hook is not None and hook.__module__.partition(".")[0] not in _LIGHTNING_PACKAGES for hook in hooks)
 
 
 def _frames() -> Iterator[FrameType]:

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("beam_datasets.adapters.torch_data")
 """The logger of all adapters for PyTorch."""
 
+STATES_OF_ALL_RANKS = (
+    "Save the states of all ranks in on_save_checkpoint() of the LightningModule, and give each rank its own in "
+    "on_load_checkpoint(), as docs/how-to/training.md shows. Checkpoints at the end of an epoch need no state."
+)
+"""Advice for streams on several ranks of Lightning."""
+
 
 def has_length(dataset: Any) -> bool:
     """Returns whether the number of items of an epoch is known."""
@@ -167,9 +173,16 @@ def check_loader(torch_dataset: Divided, dataset: Any) -> None:
 
 
 def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
-    """Logs a warning if Lightning loses a batch when it resumes, or trains on too few in an epoch."""
+    """Logs a warning if Lightning cannot resume exactly: it loses a batch, or trains on too few in an epoch."""
     if loop is None:
         return
+    if loop.saves_rank_0_alone and not dataset._has_positions:
+        LOGGER.warning(
+            "%r: checkpoints of Lightning contain the state of the loader of rank 0 alone, and that of a stream does "
+            "not fit the other ranks. %s",
+            dataset,
+            STATES_OF_ALL_RANKS,
+        )
     if loop.saves_read_ahead and not has_length(dataset):
         LOGGER.warning(
             "%r: Lightning reads a batch ahead of a loader without a length, and its checkpoints count it as read, "

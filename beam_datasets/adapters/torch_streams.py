@@ -7,8 +7,10 @@ from typing import Any
 
 from beam_datasets.adapters import callers, torch_workers
 from beam_datasets.adapters.torch_iterable import Divided
+from beam_datasets.adapters.torch_loader_checks import STATES_OF_ALL_RANKS
 from beam_datasets.adapters.torch_states import State
 from beam_datasets.adapters.torch_transfer import wrap_for_transfer
+from beam_datasets.errors import StateError
 
 
 class DividedStream(Divided):
@@ -26,7 +28,11 @@ class DividedStream(Divided):
     def _iterate_items(
         self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool
     ) -> Iterator[Any]:
-        """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments."""
+        """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments.
+
+        Raises:
+            StateError: the loaded state is of another worker, or Lightning restores that of rank 0 on all ranks.
+        """
         stream = self._dataset._divided(index, count, self._block)
         pinned = self._passes.pinned if start is None else None
         stream, epoch = stream._in_pass(self._passes.number if pinned is None else pinned)
@@ -35,6 +41,7 @@ class DividedStream(Divided):
         stream_state = stream._state_of(start)
         if stream_state.is_beginning:  # for any worker
             return _StreamShareIterator(stream.iterate(epoch=stream_state.epoch), is_worker)
+        self._check_restored_ranks()
 
         def begin_next_pass() -> Any:
             """Returns the iterator of the pass after that of the state."""
@@ -45,6 +52,19 @@ class DividedStream(Divided):
         return _StreamShareIterator(
             stream.iterate(state=start), is_worker, begin_next_pass if self._skips_end else None
         )
+
+    def _check_restored_ranks(self) -> None:
+        """Checks that Lightning has not restored the state of rank 0 on all ranks: rank 0 would wait for the others.
+
+        Raises:
+            StateError: it has.
+        """
+        loop = self._fit_loop
+        if self._num_ranks > 1 and loop is not None and loop.is_resuming and loop.saves_rank_0_alone:
+            raise StateError(
+                f"{self._dataset!r}: Lightning restores the state of rank 0 on all ranks, and that of a stream fits "
+                f"no other rank, as each has read its own number of examples. {STATES_OF_ALL_RANKS}"
+            )
 
     def _read_state(self, current: Any) -> dict[str, Any]:
         """Returns the state of the iterator of a worker's part of the stream."""

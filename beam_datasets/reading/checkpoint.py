@@ -32,6 +32,10 @@ MAX_UNFINISHED = 100
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _MAX_PART = 120  # characters of a part of a fingerprint; longer parts are shortened
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
+_HINT_FOR_WORKER = (
+    "Each worker of a stream has read its own number of examples. On each rank, restore the state that this rank has "
+    "saved, with as many ranks and DataLoader workers as then, or begin anew."
+)
 
 
 class Identity(TypedDict):
@@ -237,7 +241,9 @@ def check_fingerprint(saved_fingerprint: Mapping[str, str], current: Mapping[str
         if saved_fingerprint.get(name) != current.get(name)
     ]
     if differences:
-        raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
+        is_of_worker = len(differences) == 1 and saved_fingerprint.get("worker") != current.get("worker")
+        hint = _HINT_FOR_WORKER if is_of_worker else _HINT
+        raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {hint}")
 
 
 def _shorten(text: str) -> str:

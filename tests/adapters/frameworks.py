@@ -4,13 +4,15 @@ frameworks.py FRAMEWORK FOLDER, with the variables that torchrun sets.
 
 `epochs` has the examples of each step of two epochs; `resumed` those of the second epoch after `DONE` of its steps, in
 a run that was stopped there; `others` those of a run that goes on there on another number of ranks; `evaluated` those
-that rank 0 reads alone.
+that rank 0 reads alone. Lightning also trains on a stream: `stream` has the steps of each epoch, `resumed stream` those
+after `DONE` steps, and `error` the error of a checkpoint with the state of rank 0 alone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable
@@ -19,6 +21,7 @@ from typing import Any
 
 import beam_datasets as bd
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "training.md"
 DIRECTORY = Path(__file__).resolve().parents[1] / "data" / "tfds" / "spec_inter" / "1.2.3"
 NUM_EXAMPLES, BATCH_SIZE, DONE = 201, 16, 3
 NUM_RANKS = int(os.environ.get("WORLD_SIZE", "1"))
@@ -115,6 +118,19 @@ def spawned(rank: int, folder: str, datasets: list[Any]) -> None:
     write(Path(folder), torch_loop(num_workers=0, datasets=datasets))
 
 
+def functions_of_page() -> list[Any]:
+    """Returns the functions on docs/how-to/training.md by which Lightning saves the states of all ranks."""
+    import torch
+
+    names = ["on_save_checkpoint", "on_load_checkpoint"]
+    [block] = [
+        block for block in re.findall(r"```py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if names[0] in block
+    ]
+    defined: dict[str, Any] = {"torch": torch}
+    exec(block, defined)
+    return [defined[name] for name in names]
+
+
 def lightning() -> dict[str, Any]:
     """Trainer of Lightning with ddp, which saves the state of the loader of rank 0."""
     import lightning
@@ -124,34 +140,47 @@ def lightning() -> dict[str, Any]:
     checkpoint = Path(sys.argv[2]) / "lightning.ckpt"
 
     class Model(lightning.LightningModule):
-        def __init__(self, *, saves: bool) -> None:
+        def __init__(self, saved_epoch: int | None) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(1, 1)
             self.steps: dict[int, Steps] = {0: [], 1: []}
-            self.saves = saves
+            self.saved_epoch = saved_epoch
 
         def training_step(self, batch: Any, index: int) -> Any:
             self.steps[self.current_epoch] += steps_of([batch])
             return self.layer(batch["idx"].float()[:, None]).sum()
 
         def on_train_batch_end(self, *_: Any) -> None:
-            if len(self.steps[1]) == DONE and self.saves:  # on all ranks: each waits for the others
+            if len(self.steps.get(self.saved_epoch, [])) == DONE:  # on all ranks: each waits for the others
                 self.trainer.save_checkpoint(checkpoint)
 
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), 1e-9)
 
-    def trained(path: Path | None) -> Any:
+    class SavingAllStates(Model):
+        on_save_checkpoint, on_load_checkpoint = functions_of_page()
+
+    def trained(model: Any, dataset: Any, path: Path | None = None, **options: Any) -> Any:
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-        loader = StatefulDataLoader(train().batch(BATCH_SIZE).as_torch(even="pad"), batch_size=None)
-        model = Model(saves=path is None)
-        trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)
+        loader = StatefulDataLoader(dataset.as_torch(**options), batch_size=None)
+        trainer = lightning.Trainer(
+            accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, limit_train_batches=7, **quiet
+        )
         trainer.fit(model, loader, ckpt_path=path, weights_only=False)
         return model.steps
 
-    whole = trained(None)
-    resumed = trained(checkpoint)
-    return {"epochs": [whole[0], whole[1]], "resumed": resumed[1], "others": others(), "evaluated": evaluated()}
+    whole = trained(Model(1), train().batch(BATCH_SIZE), even="pad")
+    resumed = trained(Model(None), train().batch(BATCH_SIZE), checkpoint, even="pad")
+    found = {"epochs": [whole[0], whole[1]], "resumed": resumed[1], "others": others(), "evaluated": evaluated()}
+    stream = train().filter(lambda example: int(example["idx"]) % 3 > 0).batch(4)
+    found["stream"] = trained(SavingAllStates(0), stream)
+    found["resumed stream"] = trained(SavingAllStates(None), stream, checkpoint)
+    trained(Model(0), stream)
+    try:
+        trained(Model(None), stream, checkpoint)
+    except RuntimeError as error:  # one of Lightning
+        found["error"] = str(error.__context__)
+    return found
 
 
 def transformers() -> dict[str, Any]:

@@ -107,12 +107,23 @@ def evaluated_cell(ranks: list[dict[str, Any]]) -> str:
     return "all" if len(got) == len(set(got)) == NUM_EXAMPLES else f"{len(set(got))} of {NUM_EXAMPLES}"
 
 
+def check_stream(rank: dict[str, Any], log: str) -> None:
+    """Checks that a rank resumes a stream if all ranks have saved their states; else a warning and an error come."""
+    whole, resumed = rank["stream"], rank["resumed stream"]
+    assert resumed == {"0": whole["0"][DONE:], "1": whole["1"]}
+    assert "Lightning restores the state of rank 0 on all ranks" in rank["error"]
+    assert "contain the state of the loader of rank 0 alone" in log
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_framework(framework: str, tmp_path: Path) -> None:
     name, modules, num_processes = FRAMEWORKS[framework]
     for module in modules:
         needed(module)
     ranks = run(framework, num_processes, tmp_path)
+    for number, rank in enumerate(ranks):
+        if "stream" in rank:
+            check_stream(rank, (tmp_path / f"{number}.log").read_text())
     epochs = [epoch_cell(ranks, epoch) for epoch in range(2)]
     assert len(set(epochs)) == 1
     cells = [name, epochs[0], steps_cell(ranks), order_cell(ranks), resumed_cell(ranks)]

@@ -231,8 +231,9 @@ def test_states_of_others_are_refused(builder: Any) -> None:
     ):
         with pytest.raises(bd.errors.StateError):
             next(other.iterate(state=wrong))
-    with pytest.raises(bd.errors.StateError, match="worker was '0 of 2' and is '1 of 2' now"):
+    with pytest.raises(bd.errors.StateError, match="worker was '0 of 2' and is '1 of 2' now") as error:
         stream.shard(1, 2).iterate(state=worker)
+    assert "On each rank, restore the state that this rank has saved" in str(error.value)
 
 
 @pytest.mark.parametrize(
