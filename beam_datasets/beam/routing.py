@@ -49,16 +49,6 @@ def route_blocks(
     return group_outputs | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
 
 
-def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Block]]:
-    """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
-    split = plan.split(block.split)
-    if not block.path or level == len(split.levels):
-        yield from routing.route(block, split)
-        return
-    for task, task_block in routing.route_to_runs(block, split, split.levels[level]):
-        yield (block.split, task), task_block
-
-
 class _Route(beam.DoFn):
     """Blocks -> (group, records that it is sent), and beside them ((split, task), records) for tasks of a level.
 
@@ -86,6 +76,16 @@ class _Route(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields (group, blocks) of the last spilled blocks."""
         yield from map(in_window, map(_tag_runs, self._collector.flush()))
+
+
+def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Block]]:
+    """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
+    split = plan.split(block.split)
+    if not block.path or level == len(split.levels):
+        yield from routing.route(block, split)
+        return
+    for task, task_block in routing.route_to_runs(block, split, split.levels[level]):
+        yield (block.split, task), task_block
 
 
 def _tag_runs(sent: tuple[Any, AnyBlock]) -> Any:

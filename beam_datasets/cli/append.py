@@ -279,11 +279,6 @@ def _read_keys(path: str) -> list[str]:
         raise UsageError(f"--delete {path}: expected text in UTF-8, got other bytes ({error}). Convert it.") from None
 
 
-def _shards_text(split: MergedSplit) -> str:
-    """Returns the number of shards of a split as text: "8", or "8 (3 shared)" with those of the published version."""
-    return f"{split.num_shards:,}" + (f" ({len(split.shared):,} shared)" if split.shared else "")
-
-
 def _format_plan(plan: AppendPlan) -> str:
     """Returns the plan as text: the records that are read and written per split, and the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
@@ -302,3 +297,8 @@ def _format_plan(plan: AppendPlan) -> str:
             ellipsis = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
             lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{ellipsis}")
     return "\n".join(lines)
+
+
+def _shards_text(split: MergedSplit) -> str:
+    """Returns the number of shards of a split as text: "8", or "8 (3 shared)" with those of the published version."""
+    return f"{split.num_shards:,}" + (f" ({len(split.shared):,} shared)" if split.shared else "")

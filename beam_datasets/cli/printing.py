@@ -129,12 +129,18 @@ def splits_table(splits: Mapping[str, SplitInfo]) -> str:
 _DEFAULT_WIDTH, _DEFAULT_HEIGHT = 80, 24  # of a terminal that does not say, as in a container; tqdm would print nothing
 
 
-def _terminal_width() -> int | None:
-    """Returns the number of columns of the terminal of stderr; 0 if it does not say, None without a terminal."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):
-        return None
+def progress_bar(description: str, unit: str, total: int | None = None) -> Any:
+    """Returns a context manager that provides a progress bar of tqdm on stderr; None without a terminal or tqdm.
+
+    Args:
+        description: the text before the bar, an imperative verb such as "Compare".
+        unit: the text after the numbers, such as " examples", or "B" for bytes, which are shown in units of 1024.
+        total: the value of `bar.n` at the end; None if it is unknown.
+    """
+    if sys.stderr.isatty() and progress.is_shown:
+        with contextlib.suppress(ImportError):
+            return _bar(description, unit, total)
+    return contextlib.nullcontext()
 
 
 def _bar(description: str, unit: str, total: int | None = None) -> Any:
@@ -155,18 +161,12 @@ def _bar(description: str, unit: str, total: int | None = None) -> Any:
     return tqdm(desc=description, total=total, file=sys.stderr, **options)
 
 
-def progress_bar(description: str, unit: str, total: int | None = None) -> Any:
-    """Returns a context manager that provides a progress bar of tqdm on stderr; None without a terminal or tqdm.
-
-    Args:
-        description: the text before the bar, an imperative verb such as "Compare".
-        unit: the text after the numbers, such as " examples", or "B" for bytes, which are shown in units of 1024.
-        total: the value of `bar.n` at the end; None if it is unknown.
-    """
-    if sys.stderr.isatty() and progress.is_shown:
-        with contextlib.suppress(ImportError):
-            return _bar(description, unit, total)
-    return contextlib.nullcontext()
+def _terminal_width() -> int | None:
+    """Returns the number of columns of the terminal of stderr; 0 if it does not say, None without a terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return None
 
 
 @contextlib.contextmanager

@@ -96,15 +96,6 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-def _do_overlap(*directories: str) -> bool:
-    """Returns whether two directories are the same, or one contains the other."""
-    if any(map(storage.is_remote, directories)):  # it has no links
-        parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
-        return any(outer[: len(inner)] == inner for outer, inner in (parts, parts[::-1]))
-    places = list(map(os.path.realpath, directories))
-    return os.path.commonpath(places) in places
-
-
 def run(args: Sequence[str]) -> int:
     """Writes the site."""
     parsed = COMMAND.parse(args)
@@ -138,9 +129,13 @@ def run(args: Sequence[str]) -> int:
     return 1 if site.damage else 0
 
 
-def _version_folder(name: str) -> str:
-    """Returns the folder of a version in the site: "digits/1.0.0" for "digits:1.0.0"."""
-    return name.replace(":", "/")
+def _do_overlap(*directories: str) -> bool:
+    """Returns whether two directories are the same, or one contains the other."""
+    if any(map(storage.is_remote, directories)):  # it has no links
+        parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
+        return any(outer[: len(inner)] == inner for outer, inner in (parts, parts[::-1]))
+    places = list(map(os.path.realpath, directories))
+    return os.path.commonpath(places) in places
 
 
 class _Site:
@@ -356,6 +351,11 @@ class _Site:
                 row[path] = (urls or [None])[0] if isinstance(leaf, SOUNDS) or isinstance(value, bytes) else urls
             rows.append(row)
         return rows
+
+
+def _version_folder(name: str) -> str:
+    """Returns the folder of a version in the site: "digits/1.0.0" for "digits:1.0.0"."""
+    return name.replace(":", "/")
 
 
 def _arrow_array(arrow: ModuleType, values: list[Any]) -> pyarrow.Array:

@@ -108,21 +108,6 @@ class DownloadSettings:
             ) from error
 
 
-def _check_settings(settings: object) -> None:
-    """Checks that the argument of a `DownloadManager` is its settings.
-
-    Raises:
-        TypeError: it is something else, such as a directory.
-    """
-    if not isinstance(settings, DownloadSettings):
-        path = str(settings) if isinstance(settings, (str, os.PathLike)) else "downloads"
-        raise TypeError(
-            f"settings: expected DownloadSettings, got {shown(settings)}. Write "
-            f"DownloadManager(DownloadSettings(download_dir=pathlib.Path({path!r}))); a builder gets its manager "
-            "as the argument of _split_generators(dl_manager)"
-        )
-
-
 @names_foreign_constructor_arguments
 class DownloadManager:
     """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
@@ -394,6 +379,21 @@ class DownloadManager:
         if not target.exists():
             extract(path, method, target)
         return target
+
+
+def _check_settings(settings: object) -> None:
+    """Checks that the argument of a `DownloadManager` is its settings.
+
+    Raises:
+        TypeError: it is something else, such as a directory.
+    """
+    if not isinstance(settings, DownloadSettings):
+        path = str(settings) if isinstance(settings, (str, os.PathLike)) else "downloads"
+        raise TypeError(
+            f"settings: expected DownloadSettings, got {shown(settings)}. Write "
+            f"DownloadManager(DownloadSettings(download_dir=pathlib.Path({path!r}))); a builder gets its manager "
+            "as the argument of _split_generators(dl_manager)"
+        )
 
 
 def _map(function: Callable[[Any], Any], tree: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Exports: slices of published datasets as files of other formats."""

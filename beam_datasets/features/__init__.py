@@ -1,3 +1,5 @@
+"""Feature connectors: the types of the values of examples, and how records store them."""
+
 import typing as _typing
 
 from beam_datasets.advice import instead_of as _instead_of

@@ -33,38 +33,9 @@ from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.wrapped import Wrapped
 
 
-def _check_content(feature: FeatureConnector, path: str) -> None:
-    """Checks that the class of a feature makes a connector from the content that features.json will contain.
-
-    Raises:
-        FeatureTypeError: it failed, so other processes could not read the feature; `path` names it.
-    """
-    try:
-        build_connector(type(feature), feature.content_json()[1], from_json)
-    except Exception as error:
-        raise FeatureTypeError(
-            f"the class {class_name(type(feature))!r} does not make a connector of its content in "
-            f"features.json, so other processes could not read the feature: {type(error).__name__}: {error}. "
-            "Return the arguments of the constructor from to_json_content, as a dict, or define "
-            "from_json_content",
-            feature=path,
-        ) from error
-
-
 def wrap_overridden(feature: FeatureConnector) -> FeatureConnector:
     """Returns a connector that calls the overridden `encode_example` and `decode_example` of a user's connector."""
     return feature if isinstance(feature, CustomFeature) else Customised(connector=feature, doc=feature.doc)
-
-
-def _connector_of_spec(spec: Any) -> FeatureConnector:
-    """Returns the connector of values that a `TensorInfo`, a connector, or a dict of these by name describes."""
-    if isinstance(spec, Mapping):
-        return FeaturesDict({name: _connector_of_spec(inner) for name, inner in spec.items()})
-    if not isinstance(spec, TensorInfo):
-        return to_feature(spec)
-    is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
-    bounds = {"minimum": spec.minimum, "maximum": spec.maximum, "optional": spec.optional}
-    return Tensor(shape=spec.shape, dtype=spec.dtype, allow_rounding=is_float, **bounds)
 
 
 class CustomFeature(Wrapped):
@@ -191,6 +162,35 @@ class CustomFeature(Wrapped):
         content = self.to_json_content()
         arguments = content.items() if isinstance(content, dict) else ()
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments)})"
+
+
+def _connector_of_spec(spec: Any) -> FeatureConnector:
+    """Returns the connector of values that a `TensorInfo`, a connector, or a dict of these by name describes."""
+    if isinstance(spec, Mapping):
+        return FeaturesDict({name: _connector_of_spec(inner) for name, inner in spec.items()})
+    if not isinstance(spec, TensorInfo):
+        return to_feature(spec)
+    is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
+    bounds = {"minimum": spec.minimum, "maximum": spec.maximum, "optional": spec.optional}
+    return Tensor(shape=spec.shape, dtype=spec.dtype, allow_rounding=is_float, **bounds)
+
+
+def _check_content(feature: FeatureConnector, path: str) -> None:
+    """Checks that the class of a feature makes a connector from the content that features.json will contain.
+
+    Raises:
+        FeatureTypeError: it failed, so other processes could not read the feature; `path` names it.
+    """
+    try:
+        build_connector(type(feature), feature.content_json()[1], from_json)
+    except Exception as error:
+        raise FeatureTypeError(
+            f"the class {class_name(type(feature))!r} does not make a connector of its content in "
+            f"features.json, so other processes could not read the feature: {type(error).__name__}: {error}. "
+            "Return the arguments of the constructor from to_json_content, as a dict, or define "
+            "from_json_content",
+            feature=path,
+        ) from error
 
 
 @dataclass(frozen=True, repr=False)

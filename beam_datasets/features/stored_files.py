@@ -23,18 +23,6 @@ from beam_datasets.intake.sound_layout import layout_of
 log = logging.getLogger(__name__)
 
 
-def _check_sound(data: bytes) -> None:
-    """Checks the structure of a sound file; decodes FLAC, whose frames can only be found and checked by decoding.
-
-    Only the structure is checked if soundfile is not installed; then a warning says so, once in a process.
-    """
-    if layout_of(data).kind == "FLAC":
-        try:
-            read_sound(data)
-        except MissingDependencyError as error:
-            _warn_of_unchecked(str(error))
-
-
 @functools.cache
 def _warn_of_unchecked(problem: str) -> None:
     """Logs a warning that the frames of FLAC files are not checked; `problem` says what to install."""
@@ -58,6 +46,18 @@ def find_damage(data: bytes, file_kind: str, *, decode_flac: bool = True) -> str
     except InputError as error:
         return str(error)
     return None
+
+
+def _check_sound(data: bytes) -> None:
+    """Checks the structure of a sound file; decodes FLAC, whose frames can only be found and checked by decoding.
+
+    Only the structure is checked if soundfile is not installed; then a warning says so, once in a process.
+    """
+    if layout_of(data).kind == "FLAC":
+        try:
+            read_sound(data)
+        except MissingDependencyError as error:
+            _warn_of_unchecked(str(error))
 
 
 def damage_finder(

@@ -116,16 +116,6 @@ def _integers(array: pyarrow.Array) -> list[int | None]:
     return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()).to_pylist()
 
 
-def _check_range(numbers: Any, first: int, last: int) -> None:
-    """Checks that the integers of a NumPy array are in [first, last].
-
-    Raises:
-        ValueError: one is not.
-    """
-    if len(numbers) and not (first <= int(numbers.min()) and int(numbers.max()) <= last):
-        raise ValueError("out of range")
-
-
 def _dates(array: pyarrow.Array) -> list[Any]:
     """Returns the values of an Arrow array of dates as `datetime.date`, with None for null.
 
@@ -137,6 +127,16 @@ def _dates(array: pyarrow.Array) -> list[Any]:
     days = array.cast(pa.date32())  # raises an exception if a date64 has a time
     _check_range(integers_of(days.drop_null()), _FIRST_DAY, _LAST_DAY)
     return with_nulls(integers_of(days).astype("datetime64[D]").tolist(), array)
+
+
+def _check_range(numbers: Any, first: int, last: int) -> None:
+    """Checks that the integers of a NumPy array are in [first, last].
+
+    Raises:
+        ValueError: one is not.
+    """
+    if len(numbers) and not (first <= int(numbers.min()) and int(numbers.max()) <= last):
+        raise ValueError("out of range")
 
 
 def _times_of_day(array: pyarrow.Array) -> list[Any]:

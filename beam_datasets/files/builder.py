@@ -92,37 +92,6 @@ if TYPE_CHECKING:
 CHECKSUMS_AT_ONCE = 16
 
 
-def _checksum_of(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
-    """Yields (name, checksum) of a (name, file) pair."""
-    yield named_file[0], checksum(named_file[1])
-
-
-def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
-    """Returns the names of the files that have not changed since they were recorded.
-
-    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
-    differs or is unknown now. One of another time has not if its checksum is the same.
-
-    Args:
-        files: name -> file, for recorded names only.
-        recorded: the recorded sizes, times and checksums.
-        compare_checksums: whether to compare the checksums of files with the same time, too.
-    """
-    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
-    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
-    compared = [
-        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
-    ]
-    with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
-        checksums = list(pool.map(checksum, [files[name] for name in compared]))
-    for name, current in zip(compared, checksums):
-        if current == recorded.checksums[name]:
-            unchanged.add(name)
-        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
-            unchanged.discard(name)
-    return unchanged
-
-
 log = logging.getLogger(__name__)
 INFER_ROWS = 20_000
 LATE_ROWS = 1_000_000
@@ -744,6 +713,37 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assign_sources(sources, self._assign)
+
+
+def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
+    """Returns the names of the files that have not changed since they were recorded.
+
+    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
+    differs or is unknown now. One of another time has not if its checksum is the same.
+
+    Args:
+        files: name -> file, for recorded names only.
+        recorded: the recorded sizes, times and checksums.
+        compare_checksums: whether to compare the checksums of files with the same time, too.
+    """
+    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
+    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
+    compared = [
+        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
+    ]
+    with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
+        checksums = list(pool.map(checksum, [files[name] for name in compared]))
+    for name, current in zip(compared, checksums):
+        if current == recorded.checksums[name]:
+            unchanged.add(name)
+        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
+            unchanged.discard(name)
+    return unchanged
+
+
+def _checksum_of(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
+    """Yields (name, checksum) of a (name, file) pair."""
+    yield named_file[0], checksum(named_file[1])
 
 
 def _lossless_type(fields: Mapping[str, Field], path: str) -> str:

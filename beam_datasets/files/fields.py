@@ -154,13 +154,6 @@ class Field:
         return text + "?" * (self.optional and self.kind != "audio")
 
 
-def _hint_for(spec: str) -> str:
-    """Returns ` Did you mean 'int64'?` for a type of other tools; '' if it is not known."""
-    name = spec.strip().lower().partition("(")[0]
-    meant = next((kind for kind, names in _OTHER_NAMES.items() if name in names), "")
-    return f" Did you mean {meant!r}?" if meant else did_you_mean(name, [*SCALARS, "class", "image", "audio", "drop"])
-
-
 def parse_field(spec: str) -> Field:
     """Parses a description, such as `int64[]?`, into a field.
 
@@ -200,6 +193,13 @@ def parse_field(spec: str) -> Field:
         for _ in range(brackets.count("[")):
             field = Field("list", item=field)
     return replace(field, optional=bool(match["optional"]))
+
+
+def _hint_for(spec: str) -> str:
+    """Returns ` Did you mean 'int64'?` for a type of other tools; '' if it is not known."""
+    name = spec.strip().lower().partition("(")[0]
+    meant = next((kind for kind, names in _OTHER_NAMES.items() if name in names), "")
+    return f" Did you mean {meant!r}?" if meant else did_you_mean(name, [*SCALARS, "class", "image", "audio", "drop"])
 
 
 def _image(words: Sequence[str], spec: str) -> Field:

@@ -59,15 +59,6 @@ def folder_values(name: str) -> dict[str, str | None]:
     return values
 
 
-def _parse_integer(text: str) -> int:
-    """Returns the integer of a decimal or hexadecimal text: 7 for "07", 255 for "0xff".
-
-    Raises:
-        ValueError: it is another text.
-    """
-    return int(text, 16 if text[:2] in ("0x", "0X") else 10)
-
-
 @dataclass(frozen=True)
 class PartitionColumns:
     """The partition columns of a set of files.
@@ -141,6 +132,15 @@ class PartitionColumns:
             return {**row, **values} if values.keys() - row.keys() else row
 
         return add
+
+
+def _parse_integer(text: str) -> int:
+    """Returns the integer of a decimal or hexadecimal text: 7 for "07", 255 for "0xff".
+
+    Raises:
+        ValueError: it is another text.
+    """
+    return int(text, 16 if text[:2] in ("0x", "0X") else 10)
 
 
 def _is_same(value: Any, folder_value: Any) -> bool:

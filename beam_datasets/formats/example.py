@@ -119,21 +119,6 @@ def name_field(name: bytes) -> bytes:
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
-def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
-    """Returns the map entry of a list of one value of bytes, or of packed numbers, with one copy of the payload.
-
-    Args:
-        name: the name of the feature, in UTF-8.
-        kind: the tag of the list, one of `_BYTES`, `_FLOATS` and `_INTS`.
-        payload: the value of bytes, or the packed numbers.
-    """
-    size = len(payload)
-    values_head = _VALUES + varint(size)
-    list_head = kind + varint(len(values_head) + size) + values_head
-    entry_head = name_field(name) + varint(len(list_head) + size) + list_head
-    return b"".join((_ENTRY, varint(len(entry_head) + size), entry_head, payload))
-
-
 def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
     r"""Returns the serialized entry of the map `Features.feature` for one list.
 
@@ -154,6 +139,21 @@ def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
     tag = _FLOATS if kind == "float" else _INTS
     payload = values.astype("<f4", copy=False).tobytes() if kind == "float" else encode_varints(values)
     return _build_single_entry(name, tag, payload) if payload else entry(name, tag + b"\x00")
+
+
+def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
+    """Returns the map entry of a list of one value of bytes, or of packed numbers, with one copy of the payload.
+
+    Args:
+        name: the name of the feature, in UTF-8.
+        kind: the tag of the list, one of `_BYTES`, `_FLOATS` and `_INTS`.
+        payload: the value of bytes, or the packed numbers.
+    """
+    size = len(payload)
+    values_head = _VALUES + varint(size)
+    list_head = kind + varint(len(values_head) + size) + values_head
+    entry_head = name_field(name) + varint(len(list_head) + size) + list_head
+    return b"".join((_ENTRY, varint(len(entry_head) + size), entry_head, payload))
 
 
 def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:

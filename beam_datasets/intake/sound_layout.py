@@ -116,16 +116,6 @@ def _unknown_sound_problem(data: bytes, head: bytes) -> str:
     return f"{expected}, got a file that begins with {head!r}. {CONVERT}. {_CONVERT_RAW}"
 
 
-def _check_complete(end: int, size: int, origin: str = "the header declares") -> None:
-    """Raises InputError if a file of `size` bytes ends before the declared offset."""
-    if end > size:
-        raise InputError(
-            expected=f"{end:,} bytes, as {origin}",
-            got=f"{size:,}: the end of the file is missing",
-            advice=GET_AGAIN,
-        )
-
-
 # ------------------------------------------------------------------------------------------------------- WAV and AIFF
 
 
@@ -136,6 +126,51 @@ class _Chunk:
     name: bytes
     start: int
     size: int
+
+
+_WAV_TAGS = {1: "PCM", 3: "floats", 6: "A-law", 7: "u-law"}
+_WAV_PLAIN = {(1, 2): "<i2", (1, 4): "<i4", (3, 4): "<f4", (3, 8): "<f8"}  # (tag, bytes per sample) -> dtype
+# Tag -> possible bits per sample.
+_WAV_BITS = {1: range(1, 33), 3: (32, 64), 6: (8,), 7: (8,)}
+_WAV_CODECS = {2: "MS ADPCM", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0x161: "WMA", 0xFF: "AAC"}
+_EXTENSIBLE = 0xFFFE  # the tag is in the extension of the chunk `fmt `, as the first part of a GUID
+_GUIDS = {  # the rest of it: of plain samples, and of ambisonic B-format
+    (0x0000, 0x0010, bytes.fromhex("800000aa00389b71")),
+    (0x0721, 0x11D3, bytes.fromhex("8644c8c1ca000000")),
+}
+
+
+def _wav(data: bytes, start: int) -> Layout:
+    """Returns the layout of a WAV or RF64 file.
+
+    Args:
+        data: content of the file.
+        start: offset of the first byte after ID3 tags.
+    """
+    order = ">" if data[start : start + 4] == b"RIFX" else "<"
+    [riff] = struct.unpack_from(f"{order}I", data, start + 4)
+    sizes: dict[bytes, int] = {}
+    if data[start : start + 4] == b"RF64":
+        name, _, riff, sizes[b"data"] = struct.unpack_from("<4sIQQ", data, start + 12)
+        if name != b"ds64":
+            raise InputError(expected="chunk 'ds64' of an RF64 file", got=repr(name), advice=GET_AGAIN)
+    chunks = list(_chunks(data, start + 12, order, sizes))
+    if riff not in (0, 0xFFFFFFFF) and riff > len(data) - start:  # off by 8 is a common mistake, and no byte is lost
+        _check_complete(start + 8 + riff, len(data))
+    body, header = _only_chunk(chunks, b"data"), _only_chunk(chunks, b"fmt ")
+    if header.start > body.start:
+        raise InputError(f"expected the chunk 'fmt ' before 'data'. {CONVERT}")
+    return _wav_layout(data[header.start : header.start + header.size], order, body, start)
+
+
+def _check_complete(end: int, size: int, origin: str = "the header declares") -> None:
+    """Raises InputError if a file of `size` bytes ends before the declared offset."""
+    if end > size:
+        raise InputError(
+            expected=f"{end:,} bytes, as {origin}",
+            got=f"{size:,}: the end of the file is missing",
+            advice=GET_AGAIN,
+        )
 
 
 def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> Iterator[_Chunk]:
@@ -195,53 +230,6 @@ def _is_trailer(data: bytes, position: int) -> bool:
         else:
             return not data[position:].strip(b"\0")
     return position == len(data)
-
-
-def _start_of_tags(data: bytes) -> int:
-    """Returns the offset of the tags of players at the end of a file: ID3v1, and APE before it; else its size."""
-    stop = len(data)
-    if data[-128:-125] == b"TAG" and stop > 128:
-        stop -= 128
-    if data[stop - 32 : stop - 24] == b"APETAGEX":
-        size, flags = struct.unpack_from("<I4xI", data, stop - 20)
-        size += 32 if flags & 1 << 31 else 0  # `size` does not count the header
-        stop = max(stop - size, 0)
-    return stop
-
-
-_WAV_TAGS = {1: "PCM", 3: "floats", 6: "A-law", 7: "u-law"}
-_WAV_PLAIN = {(1, 2): "<i2", (1, 4): "<i4", (3, 4): "<f4", (3, 8): "<f8"}  # (tag, bytes per sample) -> dtype
-# Tag -> possible bits per sample.
-_WAV_BITS = {1: range(1, 33), 3: (32, 64), 6: (8,), 7: (8,)}
-_WAV_CODECS = {2: "MS ADPCM", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0x161: "WMA", 0xFF: "AAC"}
-_EXTENSIBLE = 0xFFFE  # the tag is in the extension of the chunk `fmt `, as the first part of a GUID
-_GUIDS = {  # the rest of it: of plain samples, and of ambisonic B-format
-    (0x0000, 0x0010, bytes.fromhex("800000aa00389b71")),
-    (0x0721, 0x11D3, bytes.fromhex("8644c8c1ca000000")),
-}
-
-
-def _wav(data: bytes, start: int) -> Layout:
-    """Returns the layout of a WAV or RF64 file.
-
-    Args:
-        data: content of the file.
-        start: offset of the first byte after ID3 tags.
-    """
-    order = ">" if data[start : start + 4] == b"RIFX" else "<"
-    [riff] = struct.unpack_from(f"{order}I", data, start + 4)
-    sizes: dict[bytes, int] = {}
-    if data[start : start + 4] == b"RF64":
-        name, _, riff, sizes[b"data"] = struct.unpack_from("<4sIQQ", data, start + 12)
-        if name != b"ds64":
-            raise InputError(expected="chunk 'ds64' of an RF64 file", got=repr(name), advice=GET_AGAIN)
-    chunks = list(_chunks(data, start + 12, order, sizes))
-    if riff not in (0, 0xFFFFFFFF) and riff > len(data) - start:  # off by 8 is a common mistake, and no byte is lost
-        _check_complete(start + 8 + riff, len(data))
-    body, header = _only_chunk(chunks, b"data"), _only_chunk(chunks, b"fmt ")
-    if header.start > body.start:
-        raise InputError(f"expected the chunk 'fmt ' before 'data'. {CONVERT}")
-    return _wav_layout(data[header.start : header.start + header.size], order, body, start)
 
 
 def _only_chunk(chunks: list[_Chunk], name: bytes) -> _Chunk:
@@ -368,6 +356,18 @@ def _flac(data: bytes, start: int) -> Layout:
     md5 = stream_info[18:34]
     stop = _start_of_tags(data)
     return Layout("FLAC", start, frames or None, stop=stop, channels=channels, md5=md5 if any(md5) else b"")
+
+
+def _start_of_tags(data: bytes) -> int:
+    """Returns the offset of the tags of players at the end of a file: ID3v1, and APE before it; else its size."""
+    stop = len(data)
+    if data[-128:-125] == b"TAG" and stop > 128:
+        stop -= 128
+    if data[stop - 32 : stop - 24] == b"APETAGEX":
+        size, flags = struct.unpack_from("<I4xI", data, stop - 20)
+        size += 32 if flags & 1 << 31 else 0  # `size` does not count the header
+        stop = max(stop - size, 0)
+    return stop
 
 
 # ---------------------------------------------------------------------------------------------------------------- OGG

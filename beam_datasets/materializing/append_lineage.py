@@ -43,21 +43,6 @@ def make_lineage(
     return Lineage(tuple(sources), splits, appended={name: count._asdict() for name, count in counts.items()})
 
 
-def _fully_read(
-    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
-) -> list[ReadOnlyBuilder]:
-    """Returns the datasets whose examples are all read, so that their input files can be recorded."""
-    num_read: Counter[int] = Counter()
-    ends: Counter[tuple[int, str]] = Counter()
-    reads = [read for parts in merged.values() for selected_split in parts for read in selected_split.reads]
-    for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
-        source_split = read.dataset, read.split
-        num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
-        ends[source_split] = max(read.stop, ends[source_split])
-    totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
-    return [one for number, one in enumerate(datasets) if num_read[number] == totals[number]]
-
-
 def join_inputs(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], features: Any
 ) -> Inputs | None:
@@ -83,3 +68,18 @@ def join_inputs(
     }
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
     return replace(reduce(Inputs.with_files, files), columns=columns) if files else None
+
+
+def _fully_read(
+    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
+) -> list[ReadOnlyBuilder]:
+    """Returns the datasets whose examples are all read, so that their input files can be recorded."""
+    num_read: Counter[int] = Counter()
+    ends: Counter[tuple[int, str]] = Counter()
+    reads = [read for parts in merged.values() for selected_split in parts for read in selected_split.reads]
+    for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
+        source_split = read.dataset, read.split
+        num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
+        ends[source_split] = max(read.stop, ends[source_split])
+    totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
+    return [one for number, one in enumerate(datasets) if num_read[number] == totals[number]]

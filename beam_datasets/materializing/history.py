@@ -106,11 +106,6 @@ def _tag_path(folder: str, *tag: str) -> str:
     return storage.join(folder, catalog.CONFIG_DIR, "tags", *tag)
 
 
-def _mark_path(folder: str, *version: str) -> str:
-    """Returns the path of the directory of marks of removed versions, or, with a version, that of its mark."""
-    return storage.join(folder, catalog.CONFIG_DIR, "removed", *version)
-
-
 def plan_prune(
     name: str, keep: int, *, keep_tagged: bool = False, data_dir: DataDir = None, storage_options: Options = None
 ) -> list[Judged]:
@@ -180,6 +175,11 @@ def _find_half_removed(folder: str) -> list[str]:
     marks = _mark_path(folder)
     names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
     return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]
+
+
+def _mark_path(folder: str, *version: str) -> str:
+    """Returns the path of the directory of marks of removed versions, or, with a version, that of its mark."""
+    return storage.join(folder, catalog.CONFIG_DIR, "removed", *version)
 
 
 def _parse_version(judged: Judged) -> Version:

@@ -149,18 +149,6 @@ def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
     return np.array([rule.sort_key(key) for key in keys], "S16")
 
 
-def _as_text(key: Any) -> Any:
-    r"""Returns a key with bytes decoded to str; other keys, and bytes that are not UTF-8, are unchanged.
-
-    >>> _as_text(b"k1"), _as_text(7), _as_text(b"\xff")
-    ('k1', 7, b'\xff')
-    """
-    try:
-        return key.decode() if isinstance(key, bytes) else key
-    except UnicodeDecodeError:
-        return key
-
-
 def _pad_key(key: bytes) -> bytes:
     """Returns a sort key of an "S16" array with the trailing zero bytes that NumPy removed: 16 bytes."""
     return key.ljust(16, b"\0")  # NumPy drops zeros at the end
@@ -235,6 +223,18 @@ def read_stored_keys(
                 yield {run.split: row_keys}
 
     return read
+
+
+def _as_text(key: Any) -> Any:
+    r"""Returns a key with bytes decoded to str; other keys, and bytes that are not UTF-8, are unchanged.
+
+    >>> _as_text(b"k1"), _as_text(7), _as_text(b"\xff")
+    ('k1', 7, b'\xff')
+    """
+    try:
+        return key.decode() if isinstance(key, bytes) else key
+    except UnicodeDecodeError:
+        return key
 
 
 def row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> dict[int, RowKeys]:

@@ -167,12 +167,6 @@ def check_source(source: object) -> None:
         )
 
 
-def _check_salt(reshuffle: object) -> None:
-    """Checks that the salt of a new order is text; None is no salt."""
-    if reshuffle is not None and not isinstance(reshuffle, str):
-        raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
-
-
 def plan_job(
     source: NameOrDir,
     *,
@@ -239,6 +233,12 @@ def plan_job(
     for name, repeats in job.repeats.items() if refuse_repeats else ():
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job
+
+
+def _check_salt(reshuffle: object) -> None:
+    """Checks that the salt of a new order is text; None is no salt."""
+    if reshuffle is not None and not isinstance(reshuffle, str):
+        raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
 
 
 def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> str:

@@ -15,11 +15,6 @@ Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
 
 
-def _dotted_options(options: str | None) -> str:
-    """Returns options with dots in the names of fields of objects, where older versions wrote slashes; '' for None."""
-    return (options or "").replace("/", ".")
-
-
 @dataclass(frozen=True)
 class Inputs:
     """The files from which a version was built, and their columns.
@@ -88,3 +83,8 @@ class Inputs:
             return cls(files, columns, key, splits, checksums)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+
+
+def _dotted_options(options: str | None) -> str:
+    """Returns options with dots in the names of fields of objects, where older versions wrote slashes; '' for None."""
+    return (options or "").replace("/", ".")

@@ -86,12 +86,6 @@ class Split(str, metaclass=_SplitNames):
 Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
 
 
-def _not_a_split(value: Any) -> TypeError:
-    """Returns the error for a split of another type; for a share such as 0.8 it has advice."""
-    hint = f" A share is 'train[:{value:.0%}]'." if isinstance(value, float) and 0 < value < 1 else ""
-    return TypeError(f"a split is a str or a ReadInstruction, not {value!r} of type {type(value).__name__}.{hint}")
-
-
 class AbstractSplit(ABC):
     """An expression that selects examples; `+` appends another expression."""
 
@@ -145,6 +139,12 @@ class AbstractSplit(ABC):
                 "give a str or a ReadInstruction."
             )
         return SplitAdd((*_terms(self), *_terms(self.from_spec(other))))
+
+
+def _not_a_split(value: Any) -> TypeError:
+    """Returns the error for a split of another type; for a share such as 0.8 it has advice."""
+    hint = f" A share is 'train[:{value:.0%}]'." if isinstance(value, float) and 0 < value < 1 else ""
+    return TypeError(f"a split is a str or a ReadInstruction, not {value!r} of type {type(value).__name__}.{hint}")
 
 
 def _terms(split: AbstractSplit) -> tuple[AbstractSplit, ...]:

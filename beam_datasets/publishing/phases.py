@@ -44,22 +44,6 @@ from beam_datasets.publishing.staging_checks import check_is_of_launcher, explai
 _log = logging.getLogger(__name__)
 
 
-def _warn_of_other_runs(run: Run) -> None:
-    """Warns if processes of this machine are about to publish the same directory on a local disk: one can win."""
-    parent, name = storage.dirname(run.target), storage.basename(run.target)
-    for folder in storage.list_dir(parent) if storage.is_dir(parent) else ():
-        match = runs.STAGING_NAME.fullmatch(folder)
-        if match is None or match["name"] != name or match["job"] == run.job:
-            continue
-        owner = Owner.read(storage.join(parent, folder))
-        if owner is not None and owner.is_here and owner.is_running:
-            _log.warning(
-                "%s: %s is writing the same directory. The first to end publishes it; the other one fails.",
-                run.target,
-                Run(run.target, owner).text,
-            )
-
-
 def reserve(run: Run) -> None:
     """Reserves the directory on an object store, and makes the run's directories; may be called again.
 
@@ -76,6 +60,22 @@ def reserve(run: Run) -> None:
     for directory in filter(None, (run.staging_dir, run.spill_dir)):
         storage.make_dirs(directory)
         run.owner.write(directory)
+
+
+def _warn_of_other_runs(run: Run) -> None:
+    """Warns if processes of this machine are about to publish the same directory on a local disk: one can win."""
+    parent, name = storage.dirname(run.target), storage.basename(run.target)
+    for folder in storage.list_dir(parent) if storage.is_dir(parent) else ():
+        match = runs.STAGING_NAME.fullmatch(folder)
+        if match is None or match["name"] != name or match["job"] == run.job:
+            continue
+        owner = Owner.read(storage.join(parent, folder))
+        if owner is not None and owner.is_here and owner.is_running:
+            _log.warning(
+                "%s: %s is writing the same directory. The first to end publishes it; the other one fails.",
+                run.target,
+                Run(run.target, owner).text,
+            )
 
 
 @contextlib.contextmanager

@@ -73,52 +73,6 @@ ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
-def _park_inline_payload(
-    blocks: Iterable[AnyBlock], stack: contextlib.ExitStack
-) -> Iterator[tuple[AnyBlock, Read | None]]:
-    """Yields (block, function that reads its payload); the function is None unless the payload was written to a file.
-
-    Once `INLINE_BYTES` of inline payload are in memory, the payload of further inline blocks is written to a temporary
-    file, and the yielded block has an empty payload. All blocks are needed before the first record is written, and
-    engines that stream blocks do not keep them in memory.
-
-    Args:
-        blocks: the blocks to merge.
-        stack: closes the temporary file.
-    """
-    file, held_bytes = None, 0
-    for block in blocks:
-        if not isinstance(block, Block) or not isinstance(block.payload, bytes):
-            yield block, None
-            continue
-        held_bytes += len(block.payload)
-        if held_bytes <= INLINE_BYTES:
-            yield block, None
-            continue
-        if file is None:
-            file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
-        at, remaining = file.tell(), memoryview(block.payload)
-        while remaining:
-            remaining = remaining[file.write(remaining) :]
-        yield replace(block, payload=b""), partial(_read_parked, file.fileno(), at)
-
-
-def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
-    """Returns bytes [start, stop) of a payload that begins at byte `at` of the file with descriptor `file`."""
-    return os.pread(file, stop - start, at + start)
-
-
-def _block_reader(block: Block, stack: contextlib.ExitStack | None) -> Read:
-    """Returns the function that reads bytes [start, stop) of a block's payload; with a stack, its file stays open."""
-    payload = block.payload
-    if isinstance(payload, bytes):
-        return lambda start, stop: payload[start:stop]
-    if stack is None:
-        return lambda start, stop: bytes(payload.read(start, stop))
-    reader = stack.enter_context(storage.open_reader(payload.path, size=payload.stop))
-    return lambda start, stop: bytes(reader.read(payload.start + start, payload.start + stop))
-
-
 @dataclass(frozen=True, slots=True)
 class Merge:
     """The records of some blocks, and their order.
@@ -264,6 +218,52 @@ class Merge:
         for first, stop in cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)
             yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]
+
+
+def _block_reader(block: Block, stack: contextlib.ExitStack | None) -> Read:
+    """Returns the function that reads bytes [start, stop) of a block's payload; with a stack, its file stays open."""
+    payload = block.payload
+    if isinstance(payload, bytes):
+        return lambda start, stop: payload[start:stop]
+    if stack is None:
+        return lambda start, stop: bytes(payload.read(start, stop))
+    reader = stack.enter_context(storage.open_reader(payload.path, size=payload.stop))
+    return lambda start, stop: bytes(reader.read(payload.start + start, payload.start + stop))
+
+
+def _park_inline_payload(
+    blocks: Iterable[AnyBlock], stack: contextlib.ExitStack
+) -> Iterator[tuple[AnyBlock, Read | None]]:
+    """Yields (block, function that reads its payload); the function is None unless the payload was written to a file.
+
+    Once `INLINE_BYTES` of inline payload are in memory, the payload of further inline blocks is written to a temporary
+    file, and the yielded block has an empty payload. All blocks are needed before the first record is written, and
+    engines that stream blocks do not keep them in memory.
+
+    Args:
+        blocks: the blocks to merge.
+        stack: closes the temporary file.
+    """
+    file, held_bytes = None, 0
+    for block in blocks:
+        if not isinstance(block, Block) or not isinstance(block.payload, bytes):
+            yield block, None
+            continue
+        held_bytes += len(block.payload)
+        if held_bytes <= INLINE_BYTES:
+            yield block, None
+            continue
+        if file is None:
+            file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
+        at, remaining = file.tell(), memoryview(block.payload)
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
+        yield replace(block, payload=b""), partial(_read_parked, file.fileno(), at)
+
+
+def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
+    """Returns bytes [start, stop) of a payload that begins at byte `at` of the file with descriptor `file`."""
+    return os.pread(file, stop - start, at + start)
 
 
 def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlocks:

@@ -395,14 +395,6 @@ def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _plain_name(name: object) -> str:
-    """Returns the name of an option in lower case, without the store that it may begin with."""
-    plain = str(name).lower()
-    for prefix in ("aws_", "azure_", "google_"):
-        plain = plain.removeprefix(prefix)
-    return plain
-
-
 def _check_endpoints(root: str, options: Mapping[str, Any]) -> None:
     """Checks the address of a server in options or else the environment: what is no URL ends in a panic of Rust.
 
@@ -425,6 +417,14 @@ def _check_endpoints(root: str, options: Mapping[str, Any]) -> None:
                 "another text",
                 path=root,
             )
+
+
+def _plain_name(name: object) -> str:
+    """Returns the name of an option in lower case, without the store that it may begin with."""
+    plain = str(name).lower()
+    for prefix in ("aws_", "azure_", "google_"):
+        plain = plain.removeprefix(prefix)
+    return plain
 
 
 def _is_web_address(text: str) -> bool:

@@ -176,39 +176,6 @@ def _pickle(*values: Any) -> bytes:
 # ------------------------------------------------------------------------------------------------------------- messages
 
 
-def _memory_file() -> BinaryIO:
-    """Opens an anonymous file in memory, or a temporary file without a name on systems without `memfd_create`."""
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("beam_datasets"), "wb")
-    return tempfile.TemporaryFile("wb")
-
-
-def _send(connection: socket.socket, kind: int, values: Any) -> None:
-    """Sends a message with values.
-
-    The socket transfers a header and a file. The file contains the memory of the arrays, each aligned to 64 bytes; the
-    size of each; and the pickle of the values without this memory.
-
-    Args:
-        connection: the connection to the receiving process.
-        kind: kind of the message.
-        values: list of values; (error, traceback) for an error.
-    """
-    buffers: list[pickle.PickleBuffer] = []
-    pickled = pickle.dumps(values, 5, buffer_callback=buffers.append)
-    with _memory_file() as file:
-        for buffer in buffers:
-            raw = buffer.raw()
-            file.write(raw)
-            file.write(bytes(-raw.nbytes % _ALIGNMENT))
-        start = file.tell()
-        file.write(struct.pack(f"<{len(buffers)}Q", *(buffer.raw().nbytes for buffer in buffers)))
-        file.write(pickled)
-        file.flush()
-        header = _HEADER.pack(kind, len(values) == 1, len(buffers), start, file.tell())
-        socket.send_fds(connection, [header], [file.fileno()])
-
-
 def _receive(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any]:
     """Waits for the next message of a worker, acknowledges it, and returns (kind, values).
 
@@ -276,6 +243,39 @@ def _run_worker(payload: bytes, connection: socket.socket) -> None:
             send(_ERROR, (_to_picklable(error), traceback.format_exc()))
         while unread and connection.recv(1):  # until the parent has mapped the memory of each message
             unread -= 1
+
+
+def _send(connection: socket.socket, kind: int, values: Any) -> None:
+    """Sends a message with values.
+
+    The socket transfers a header and a file. The file contains the memory of the arrays, each aligned to 64 bytes; the
+    size of each; and the pickle of the values without this memory.
+
+    Args:
+        connection: the connection to the receiving process.
+        kind: kind of the message.
+        values: list of values; (error, traceback) for an error.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(values, 5, buffer_callback=buffers.append)
+    with _memory_file() as file:
+        for buffer in buffers:
+            raw = buffer.raw()
+            file.write(raw)
+            file.write(bytes(-raw.nbytes % _ALIGNMENT))
+        start = file.tell()
+        file.write(struct.pack(f"<{len(buffers)}Q", *(buffer.raw().nbytes for buffer in buffers)))
+        file.write(pickled)
+        file.flush()
+        header = _HEADER.pack(kind, len(values) == 1, len(buffers), start, file.tell())
+        socket.send_fds(connection, [header], [file.fileno()])
+
+
+def _memory_file() -> BinaryIO:
+    """Opens an anonymous file in memory, or a temporary file without a name on systems without `memfd_create`."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("beam_datasets"), "wb")
+    return tempfile.TemporaryFile("wb")
 
 
 def _send_values(payload: bytes, send: Callable[[int, Any], None]) -> None:
