@@ -8,9 +8,9 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, names_foreign_arguments
@@ -41,8 +41,10 @@ from beam_datasets.reading.records.source import Source
 
 Path = str | os.PathLike[str]
 Options = Mapping[str, Any] | None
+T = TypeVar("T")
 
 _MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bits
+_MAX_READS = 4  # of a metadata file whose content differs each time
 
 
 class DatasetsBySplit(dict[str, Any]):
@@ -357,22 +359,29 @@ class ReadOnlyBuilder:
         if self.manifest and published is None and name not in (INFO_FILE, catalog.FEATURES_FILE):
             return None
         path = storage.join(self._dir, name)
+
+        def check(content: bytes) -> bytes:
+            """Returns the content if it has the published checksum or there is none; otherwise raises MetadataError."""
+            if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
+                raise MetadataError(
+                    f"its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. It was changed after it was "
+                    "published; restore it.",
+                    path=path,
+                )
+            return content
+
         try:
-            content = storage.read_bytes(path)
+            return _read_checked(path, check)
         except PathNotFoundError:
             return None
-        if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
-            raise MetadataError(
-                f"its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. It was changed after it was "
-                "published; restore it.",
-                path=path,
-            )
-        return content
 
     def _read_manifest(self) -> Manifest | None:
         """Returns the manifest; None if the directory has none."""
-        text = self._read_metadata_file(MANIFEST_FILE)
-        return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
+        path = storage.join(self._dir, MANIFEST_FILE)
+        try:
+            return _read_checked(path, functools.partial(Manifest.from_text, path=path))
+        except PathNotFoundError:
+            return None
 
     def _read_features(self) -> features.FeatureConnector:
         """Returns the features, with the names of their labels.
@@ -440,6 +449,27 @@ class ReadOnlyBuilder:
                 )
             with self._name_directory():
                 _ = split.shard_names  # raises the error of an invalid template now, before reading
+
+
+def _read_checked(path: str, parse: Callable[[bytes], T]) -> T:
+    """Returns what `parse` makes of a file's content, which it checks.
+
+    A file of a store whose check fails is read again until its content is the same twice: on the way bits may change.
+
+    Raises:
+        MetadataError: the file is damaged.
+        PathNotFoundError: the file does not exist.
+    """
+    previous = None
+    for number in range(_MAX_READS):
+        content = storage.read_bytes(path)
+        try:
+            return parse(content)
+        except MetadataError:
+            if not storage.is_remote(path) or content == previous or number == _MAX_READS - 1:
+                raise
+            previous = content
+    raise AssertionError("unreachable")
 
 
 def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:

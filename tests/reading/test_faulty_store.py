@@ -24,16 +24,17 @@ LENGTHS = [30, 2, 17]
 
 
 class FaultyHandler(RangeHandler):
-    """Answers requests for the shards and their indexes with faults, by turns or by chance."""
+    """Answers requests whose path contains `paths`, of shards and indexes, with faults, by turns or by chance."""
 
     faults: ClassVar[list[str]] = []
+    paths = ".tfrecord"
     share = 0.0
     draw = random.Random(0)
     sent: ClassVar[list[str]] = []
 
     def do_GET(self) -> Any:
         fault = ""
-        if ".tfrecord" in self.path:
+        if self.paths in self.path:
             if self.faults:
                 fault = self.faults.pop(0)
             elif self.draw.random() < self.share:
@@ -125,6 +126,21 @@ def test_one_fault_anywhere(local: Path, remote: str, cache: Path | None, fault:
         place += 1
         if place > 7:
             return
+
+
+def test_faults_in_metadata(local: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FaultyHandler, "paths", ".json")
+    expected = records(local)
+    for place in range(4):
+        for faults in (["flip"], ["flip", "flip"], ["cut"], ["drop"]):
+            FaultyHandler.faults[:] = [""] * place + faults
+            assert records(remote) == expected
+    (local / "features.json").write_text("{}")
+    FaultyHandler.faults.clear()
+    FaultyHandler.sent.clear()
+    with pytest.raises(MetadataError, match="features.json: its SHA-256 is .* It was changed after it was published"):
+        records(remote)
+    assert sum(path.endswith("features.json") for path in FaultyHandler.sent) == 2
 
 
 def test_many_reads_of_a_faulty_store(local: Path, remote: str, cache: Path | None) -> None:
