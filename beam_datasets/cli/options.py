@@ -551,9 +551,11 @@ def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:
 
 
 def _beam_parser() -> argparse.ArgumentParser:
-    """Returns a parser of all of Beam's options, which raises UsageError instead of ending the process."""
+    """Returns a parser of the options of Beam and of engines, which raises UsageError instead of ending the process."""
     with importing_beam():
         from apache_beam.options import pipeline_options
+
+        from beam_datasets.engines import flink, local_runner  # noqa: F401  # their options become Beam's
 
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:

@@ -12,6 +12,8 @@ import enum
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, Union
@@ -394,6 +396,15 @@ def test_beam_options() -> None:
     words = r"what is 'test=1'\? .* is repeated for each split, as in --num_shards train=8 --num_shards test=1; see"
     with pytest.raises(UsageError, match=words):
         check_beam_options(parser.parse_known_args(["--num_shards", "train=8", "test=1"])[1], parser)
+
+
+def test_a_new_process_knows_the_options_of_engines() -> None:
+    """Beam has them where the modules of engines are imported, which they are in the process of the tests."""
+    code = (
+        "from beam_datasets.cli.options import Parser, check_beam_options\n"
+        "check_beam_options(['--stall_timeout', '60', '--execution_mode_for_batch=PIPELINED'], Parser('test'))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("values", [["train=8,test=1"], ["train=8", "1"], ["8", "1"], ["train"]])
