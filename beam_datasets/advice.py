@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
@@ -201,7 +201,7 @@ def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
         receiver: the key in `ATTRIBUTES`, whose table has a row for `__getitem__`.
     """
 
-    def __getitem__(self: Any, key: object) -> Any:
+    def __getitem__(self: Any, key: object) -> NoReturn:
         """Raises a TypeError."""
         row = _table(receiver)["__getitem__"]
         fields = {receiver: receiver, **dict.fromkeys(row.fields, shown(key))}
@@ -218,7 +218,7 @@ def advised_operator(receiver: str, method: str) -> Callable[[Any, object], Any]
         method: name of the method; the table has a row for it.
     """
 
-    def operate(self: Any, other: object) -> Any:
+    def operate(self: Any, other: object) -> NoReturn:
         """Raises a TypeError."""
         row = _table(receiver)[method]
         sentence = _sentence(row, {receiver: receiver, **dict.fromkeys(row.fields, shown(other))})

@@ -19,7 +19,7 @@ import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def _import_package(name: str) -> Any:
         ) from error
 
 
-def _raise_missing(path: str) -> Any:
+def _raise_missing(path: str) -> NoReturn:
     """Raises the error about a name of TFDS that this package does not have.
 
     Raises:

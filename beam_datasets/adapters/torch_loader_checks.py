@@ -21,6 +21,7 @@ from beam_datasets.adapters.callers import (
 
 if TYPE_CHECKING:
     from beam_datasets.adapters.torch_iterable import Divided
+    from beam_datasets.reading.dataset import Dataset
 
 LOGGER = logging.getLogger("beam_datasets.adapters.torch_data")
 """The logger of all adapters for PyTorch."""
@@ -41,7 +42,7 @@ def has_length(dataset: Any) -> bool:
     return True
 
 
-def check_divider(dataset: Any) -> None:
+def check_divider(dataset: Dataset) -> None:
     """Checks that a DataLoader whose examples Accelerate divides makes batches.
 
     Accelerate calculates with the batch size of the DataLoader, so with None it fails without naming a way out.
@@ -59,7 +60,7 @@ def check_divider(dataset: Any) -> None:
         )
 
 
-def check_outer_divider(dataset: Any, num_shares: int) -> None:
+def check_outer_divider(dataset: Dataset, num_shares: int) -> None:
     """Checks that a dataset that reads `as_torch()`, such as one of Hugging Face, does not divide its items once more.
 
     Args:
@@ -78,7 +79,7 @@ def check_outer_divider(dataset: Any, num_shares: int) -> None:
         )
 
 
-def count_split_items(dataset: Any, counts: Iterable[int]) -> int:
+def count_split_items(dataset: Dataset, counts: Iterable[int]) -> int:
     """Returns a number of items for the `len()` of Accelerate's `IterableDatasetShard` with `split_batches`.
 
     It makes steps of `batch_size` items, but rounds their number up to a multiple of the number of ranks, or down if it
@@ -99,7 +100,7 @@ def count_split_items(dataset: Any, counts: Iterable[int]) -> int:
     return int(num_steps * shard.batch_size)
 
 
-def warn_of_filled_batches(dataset: Any, counts: Iterable[int] | None) -> None:
+def warn_of_filled_batches(dataset: Dataset, counts: Iterable[int] | None) -> None:
     """Logs a warning if Accelerate, which divides the examples, fills up last batches with the first examples.
 
     The process of rank 0 logs it.
@@ -127,7 +128,7 @@ def warn_of_filled_batches(dataset: Any, counts: Iterable[int] | None) -> None:
         )
 
 
-def warn_of_dropped_examples(torch_dataset: Divided, dataset: Any, block: int | None) -> None:
+def warn_of_dropped_examples(torch_dataset: Divided, dataset: Dataset, block: int | None) -> None:
     """Logs a warning if Accelerate dispatches batches of several workers, and may drop examples of smaller ones.
 
     A worker may end with a smaller batch before the last step, and Accelerate drops what it cannot divide among ranks.
@@ -146,7 +147,7 @@ def warn_of_dropped_examples(torch_dataset: Divided, dataset: Any, block: int | 
         _warn_of_dropped_examples(repr(dataset), "Leave block out, or set it to the batch_size of the DataLoader.")
 
 
-def check_loader(torch_dataset: Divided, dataset: Any) -> None:
+def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
     """Checks the batch size of the DataLoader that begins to iterate, if the items are batches.
 
     Its default is 1, so that an array of 8 numbers would become one of shape (1, 8). A user's own collate function
@@ -172,7 +173,7 @@ def check_loader(torch_dataset: Divided, dataset: Any) -> None:
     _warn_of_batches_of_batches(repr(dataset), loader.batch_size)
 
 
-def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
+def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:
     """Logs a warning if Lightning cannot resume exactly: it loses a batch, or trains on too few in an epoch."""
     if loop is None:
         return
@@ -202,7 +203,7 @@ def warn_of_lightning(dataset: Any, loop: FitLoop | None) -> None:
         )
 
 
-def warn_of_hugging_face(dataset: Any) -> None:
+def warn_of_hugging_face(dataset: Dataset) -> None:
     """Logs a warning if Trainer or Accelerate goes on with other examples when it resumes."""
     if is_trained_by_hugging_face() and not has_length(dataset) and _ends(dataset):
         LOGGER.warning(

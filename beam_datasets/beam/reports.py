@@ -279,7 +279,7 @@ def _run_report(
     text: Callable[[Any], str],
     directory: str,
     report: str | None,
-) -> Any:
+) -> dict[str, Any] | None:
     """Runs a transform with one element as its output, and returns the decoded JSON to which the element was saved.
 
     Returns None if the engine does not wait for the end of the job.

@@ -23,7 +23,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.cli.options import OF_EVERY_COMMAND, UsageError
 
@@ -317,7 +317,7 @@ def _kind_of_type(hint: Any, default: Any) -> _Kind:
     return _Kind("a path" if is_path else text, lambda texts: make(texts[-1]), rank, example=example)
 
 
-def _refuse_text(text: object) -> Any:
+def _refuse_text(text: object) -> NoReturn:
     """Refuses any text: the function of a kind whose values cannot be given as text.
 
     Raises:

@@ -8,11 +8,14 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import Command, Parser
 from beam_datasets.cli.resolve import known_names
+
+if TYPE_CHECKING:
+    from beam_datasets.metadata.info import DatasetInfo
 
 
 def complete(commands: Mapping[str, tuple[str, str]]) -> None:
@@ -60,7 +63,7 @@ def _builders(**_: object) -> list[str]:
     return [*catalog.registered(), *known_names()]
 
 
-def _datasets(prefix: str, parsed_args: Any, **_: object) -> Iterator[str]:
+def _datasets(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterator[str]:
     """Yields the names of the datasets in the data_dir, and the versions of those with which `prefix` begins.
 
     Args:
@@ -77,7 +80,7 @@ def _datasets(prefix: str, parsed_args: Any, **_: object) -> Iterator[str]:
                 yield from catalog.list_published(name, root)
 
 
-def _complete_splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
+def _complete_splits(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Returns completions of a split expression: ['train=a+train', 'train=a+test'] for the typed text `train=a+t`.
 
     Args:
@@ -88,7 +91,7 @@ def _complete_splits(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     return [prefix_of_split + split for info in _infos(parsed_args) for split in info.splits]
 
 
-def _complete_features(prefix: str, parsed_args: Any, **_: object) -> list[str]:
+def _complete_features(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Returns completions of a list of features: ['a,a', 'a,b'] for the typed text `a,`; see `_complete_splits`."""
     from beam_datasets.features.trees import iter_nested_features, join_steps
 
@@ -97,7 +100,7 @@ def _complete_features(prefix: str, parsed_args: Any, **_: object) -> list[str]:
     return ["".join(start) + (name if "/" in last else join_steps(steps)) for name, steps, _ in features]
 
 
-def _infos(parsed_args: Any) -> Iterator[Any]:
+def _infos(parsed_args: argparse.Namespace) -> Iterator[DatasetInfo]:
     """Yields the `DatasetInfo` of the dataset that the options name; for `append` and `diff`, of the new datasets.
 
     Yields nothing for a dataset that cannot be opened.

@@ -135,7 +135,7 @@ def _calls_function(step: Any) -> bool:
     return step.kind == "map" or any(map(_calls_function, inner))
 
 
-def _keys_of(ds: Any) -> Any:
+def _keys_of(ds: Any) -> tuple[Any, ...] | None:
     """Returns the names of the features in the tuples of `as_supervised=True`; None for other datasets."""
     steps = getattr(ds, "_steps", ())
     return getattr(steps[0], "supervised_keys", None) if steps else None

@@ -232,7 +232,7 @@ class DownloadManager:
                 executor.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _download(self, resource: Any) -> Path:
+    def _download(self, resource: str | Resource) -> Path:
         """Returns the file of a URL, after fetching it unless it is on this machine; notes its checksum."""
         url = _url_of(resource)
         checksum = self._settings.checksums.get(url)
@@ -359,7 +359,7 @@ class DownloadManager:
             checksum = Checksum(path.stat().st_size, compute_sha256_once(path), filename)
         self._fetched[url] = checksum
 
-    def _download_and_extract(self, resource: Any) -> Path:
+    def _download_and_extract(self, resource: str | Resource) -> Path:
         """Returns the path of the extracted archive, or of the downloaded file if it is not an archive.
 
         Args:
@@ -369,7 +369,7 @@ class DownloadManager:
         method = _method_of(resource, path)
         return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
 
-    def _extract(self, resource: Any) -> Path:
+    def _extract(self, resource: str | os.PathLike[str] | Resource) -> Path:
         """Extracts an archive unless it is unchanged since it was extracted; returns the directory or file."""
         path = _path_of(resource)
         method = _method_of(resource, path)
@@ -419,7 +419,7 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     return stat.st_ino, stat.st_mtime_ns
 
 
-def _url_of(resource: Any) -> str:
+def _url_of(resource: str | os.PathLike[str] | Resource) -> str:
     """Returns the URL of a resource, which is also a path or the URL itself.
 
     Raises:
@@ -453,7 +453,7 @@ def _local_path(url: str) -> Path | None:
     return Path(url).expanduser() if "://" not in url else None
 
 
-def _path_of(resource: Any) -> Path:
+def _path_of(resource: str | os.PathLike[str] | Resource) -> Path:
     """Returns the local path that a path, a file:// URL or a `Resource` names.
 
     Raises:
@@ -471,6 +471,6 @@ def _path_of(resource: Any) -> Path:
     return path
 
 
-def _method_of(resource: Any, path: Path) -> ExtractMethod:
+def _method_of(resource: str | os.PathLike[str] | Resource, path: Path) -> ExtractMethod:
     """Returns the method to extract a local file: that of its `Resource`, or else by the suffix of its name."""
     return (resource.extract_method if isinstance(resource, Resource) else None) or method_of_name(path)

@@ -37,6 +37,8 @@ from beam_datasets.storage import Writer
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from numpy.typing import NDArray
+
     from beam_datasets.features import FeatureConnector
 
 
@@ -205,7 +207,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
     return convert
 
 
-def numbers_json(value: Any) -> Any:
+def numbers_json(value: NDArray[Any]) -> Any:
     """Returns an array of any shape as a number or nested lists of numbers."""
     if value.dtype.kind in "biu":
         return value.tolist()
@@ -398,7 +400,7 @@ def _is_array(column: Column) -> bool:
     return isinstance(column, Values) and column.is_numeric and bool(column.shape)
 
 
-def _npy(array: Any) -> bytes:
+def _npy(array: NDArray[Any]) -> bytes:
     """Returns an array as a file of NumPy's format .npy; numbers that only other packages can read become float32."""
     if array.dtype.kind not in "biuf":  # bfloat16, which NumPy alone cannot read
         array = array.astype(np.float32)

@@ -99,7 +99,7 @@ class TensorInfo:
             object.__setattr__(self, "shape", tuple(shape))
 
     @property
-    def np_dtype(self) -> Any:
+    def np_dtype(self) -> np.dtype[Any]:
         """The dtype as a NumPy dtype; named as in TensorFlow Datasets."""
         return to_dtype(self.dtype)
 

@@ -39,9 +39,13 @@ from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
+    from beam_datasets.formats.record_block import RecordBlock
 
     Location: TypeAlias = "tuple[View, int] | dict[str, Location]"
     ColumnIndices: TypeAlias = "int | dict[str, ColumnIndices]"
+
+Records: TypeAlias = "list[Buffer] | RecordBlock"
+"""Serialized tf.train.Examples, in order."""
 
 TaskList: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
 """Tasks, which threads may run in any order, and the function from the list of their results to the value."""
@@ -119,11 +123,11 @@ class ColumnarDecoder:
 
         return example
 
-    def examples(self, records: Any) -> list[Any]:
+    def examples(self, records: Records) -> list[Any]:
         """Returns the examples of a list of records or a RecordBlock; raises the errors of `one`."""
         return _examples(self._columns(records), self._functions, self._indices, len(records)) if len(records) else []
 
-    def columns(self, records: Any) -> Any:
+    def columns(self, records: Records) -> Any:
         """Returns the columns of records, in the structure of an example; raises the errors of `one`.
 
         The column of a feature is an array whose first dimension is the records, or a list with the value of each
@@ -137,7 +141,7 @@ class ColumnarDecoder:
             values += view.columns(column, len(records), None)
         return _fill_structure(self._indices, values)
 
-    def batch(self, records: Any, fills: Fills = None) -> Any:
+    def batch(self, records: Records, fills: Fills = None) -> Any:
         """Returns the batch of the examples of records, see `stack`; raises the errors of `one` and `stack`.
 
         The decoder must be one that `of_batches` returns.
@@ -151,7 +155,7 @@ class ColumnarDecoder:
             arrays += view.batch(column, len(records), self._pad, fills)
         return _fill_structure(self._indices, arrays)
 
-    def batch_in_parts(self, records: Any, fills: Fills = None) -> TaskList:
+    def batch_in_parts(self, records: Records, fills: Fills = None) -> TaskList:
         """Returns tasks that decode the records, and the function from their results to the batch.
 
         The batch equals `batch(records, fills)`.
@@ -171,7 +175,7 @@ class ColumnarDecoder:
 
         return [task for tasks, _ in parts for task in tasks], finish
 
-    def _parse_columns(self, records: Any) -> tuple[Any, ...]:
+    def _parse_columns(self, records: Records) -> tuple[Any, ...]:
         """Returns the column of each view, in the order of the views; `_columns` is this, or the parser itself.
 
         The column of a view with several groups, or none, is a tuple (records, column of each group).

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from beam_datasets.features.dtypes import Shape, dtype_name
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 from beam_datasets.formats.example import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 SplitItems: TypeAlias = Callable[[Lists], tuple[int, Callable[[int, Lists], None]]]
 """A function from the lists of a sequence to the number of its items, and a function of (index, lists), which adds the
@@ -180,7 +184,7 @@ class Leaf(FeatureConnector):
         if codec.size is None:
             return lambda: codec.unpack(empty_list(codec.kind))
 
-        def raise_missing() -> Any:
+        def raise_missing() -> NoReturn:
             """Raises the error about a record without this feature.
 
             Raises:
@@ -235,7 +239,7 @@ def _replace_none(values: Any, kind: Kind) -> Any:
     return empty_list(kind) if values is None else values
 
 
-def _build_ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
+def _build_ragged(items: NDArray[Any] | list[Any], lengths: Lengths, name: str) -> RaggedArray:
     """Returns the RaggedArray of stored items and row lengths.
 
     Raises:

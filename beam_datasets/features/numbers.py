@@ -57,7 +57,7 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
         raise FeatureValueError(f"the value has the shape {shape}; the feature has {expected}", feature=path)
 
 
-def check_unmasked(array: Any, path: str) -> None:
+def check_unmasked(array: object, path: str) -> None:
     """Raises FeatureTypeError for an array with masked items, as the values under the mask would be stored.
 
     Args:

@@ -328,7 +328,7 @@ def _rows_of(batch: pyarrow.RecordBatch, places: Sequence[Place]) -> Sequence[di
     return [problems.get(index, row) for index, row in enumerate(rows)] if problems else rows
 
 
-def _one_by_one(column: Any, location: Place, problems: dict[int, str]) -> list[Any]:
+def _one_by_one(column: pyarrow.Array, location: Place, problems: dict[int, str]) -> list[Any]:
     """Returns the values of a column, None for those that cannot be read.
 
     Args:

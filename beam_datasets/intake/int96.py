@@ -21,7 +21,7 @@ EXACT_TIME = "beam_datasets.exact_time"
 """The name of an extension type of structs of a time's second since 1970, and the nanoseconds after it."""
 
 
-def exact_times(nanos: pyarrow.ChunkedArray, seconds: Any) -> Any:
+def exact_times(nanos: pyarrow.ChunkedArray, seconds: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     """Returns a column of INT96 times: `nanos` if it has the exact times, otherwise a column with the type EXACT_TIME.
 
     Args:
@@ -51,7 +51,7 @@ def _exact_time_type(zone: str | None) -> pyarrow.ExtensionType:
     return ExactTime()
 
 
-def _to_exact_times(nanos: Any, seconds: Any) -> Any:
+def _to_exact_times(nanos: pyarrow.Array, seconds: pyarrow.Array) -> pyarrow.Array:
     """Returns a column with EXACT_TIME in place of its timestamps; see `exact_times` for the arguments.
 
     Raises:

@@ -29,6 +29,7 @@ from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import BinaryIO
 
     import pyarrow
@@ -423,7 +424,7 @@ class ParquetContent:
 
 
 def _open_parquet(
-    pq: Any,
+    pq: ModuleType,
     stream: BinaryIO | PageLimitedStream,
     *,
     metadata: Any = None,

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import iter_nested_features, join_steps
 from beam_datasets.materializing.database import DatabaseError, Evaluator, LimitedDatabase, LimitError
 from beam_datasets.reading.elements.transforms import Decode, compose_many
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 Convert = Callable[[list[Any]], Any]
 
@@ -381,7 +385,7 @@ def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
         kind, stored = pa.list_(kind), pa.list_(stored)
     is_list = kind != stored or levels + len(feature.shape) > 0
 
-    def convert(values: list[Any]) -> Any:
+    def convert(values: list[Any]) -> pyarrow.Array:
         """Returns an Arrow array of a feature's values, one element per example; None becomes null."""
         plain = [value if value is None or not hasattr(value, "tolist") else value.tolist() for value in values]
         return pa.array(plain if is_list else values, stored).cast(kind)

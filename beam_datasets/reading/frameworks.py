@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beam_datasets.advice import (
     advised_getattr,
@@ -73,7 +73,7 @@ class Frameworks(metaclass=NamesForeign):
 
         return dataset_html(self)
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: object) -> NoReturn:
         """Raises a TypeError."""
         raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, names_foreign_arguments
@@ -65,7 +65,7 @@ class DatasetsBySplit(dict[str, Any]):
             )
         return super().__getitem__(split)
 
-    def __missing__(self, split: object) -> Any:
+    def __missing__(self, split: object) -> NoReturn:
         """Raises a KeyError that lists the splits."""
         names = ", ".join(map(repr, self))
         hint = did_you_mean(split, self)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from beam_datasets.advice import advised_getattr, names_foreign_arguments, warns_of_buffer_size
 from beam_datasets.arguments import boolean, checked_function, integer
@@ -437,7 +437,7 @@ class Stream(metaclass=NamesForeign):
 
     __bool__ = __len__
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> NoReturn:
         """Raises a TypeError."""
         raise TypeError(
             "a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before; here "

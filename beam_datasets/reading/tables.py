@@ -59,11 +59,11 @@ class RecordBatch(Batch):
         types = arrow_schema(pa, schema)
         columns = ColumnarDecoder(to_column_features(select_decoded(decode.features, decode.decoders))).columns
 
-        def make_from_records(records: Any) -> Any:
+        def make_from_records(records: Any) -> pyarrow.RecordBatch:
             """Returns the Arrow record batch of a list of records."""
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, columns(records)).flatten(), schema=types)
 
-        def make_from_pairs(pairs: Any) -> Any:
+        def make_from_pairs(pairs: Any) -> pyarrow.RecordBatch:
             """Returns the Arrow record batch of a list of (id, record) pairs; the ids are the column `tfds_id`."""
             values = {**columns([record for _, record in pairs]), "tfds_id": [name for name, _ in pairs]}
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, values).flatten(), schema=types)

@@ -354,7 +354,7 @@ def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any
     return np.full(shape, (b"" if dtype == STRING else 0) if is_empty else default_value, dtype)
 
 
-def _reshape(value: Any, shape: Sequence[int], key: str) -> Any:
+def _reshape(value: NDArray[Any], shape: Sequence[int], key: str) -> Any:
     """Returns a value in another shape; a NumPy scalar or `bytes` if that is ()."""
     try:
         return flat(value).reshape(tuple(shape))[()]

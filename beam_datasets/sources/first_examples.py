@@ -40,7 +40,7 @@ def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
     return itertools.islice(source() if callable(source) else source, count)
 
 
-def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> Iterable[Any]:
+def _first_of_units(split: str, source: SourceUnits, keeps: Any, count: int, _: str) -> Iterable[Any]:
     """Returns the first `count` (key, example) pairs of a split, whose units are read in order.
 
     Args:

@@ -79,7 +79,7 @@ class _FakeManager(DownloadManager):
         result = self._settings.results.get(method)
         return self.download_dir if result is None else self._map_in_threads(self.download_dir.joinpath, result)
 
-    def _check_recorded(self, resource: Any) -> None:
+    def _check_recorded(self, resource: str | Resource) -> None:
         """Checks that the checksum of a URL or of a `Resource` is recorded.
 
         Raises:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
@@ -25,6 +25,10 @@ from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, m
 from beam_datasets.options import ShardingOptions
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.sources.units import SourceUnits
+
+if TYPE_CHECKING:
+    from beam_datasets.builders.builder import DatasetBuilder
+
 
 _LETTERS = np.array(list(" abcdefghij"))
 _MAX_VALUE = 255
@@ -116,7 +120,7 @@ class _Mocked:
         self._readers: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._as_dataset: Any = ReadOnlyBuilder.as_dataset
 
-    def as_dataset(self, builder: Any, split: Any, options: dict[str, Any]) -> Any:
+    def as_dataset(self, builder: DatasetBuilder | ReadOnlyBuilder, split: Any, options: dict[str, Any]) -> Any:
         """Returns what `as_dataset` of the builder returns, with random examples.
 
         Args:
@@ -134,7 +138,9 @@ class _Mocked:
                 )
         return map_splits(lambda each: self._open_first_split(builder, info, each, options), split)
 
-    def _open_first_split(self, builder: Any, info: DatasetInfo, expression: Any, options: dict[str, Any]) -> Any:
+    def _open_first_split(
+        self, builder: DatasetBuilder | ReadOnlyBuilder, info: DatasetInfo, expression: Any, options: dict[str, Any]
+    ) -> Any:
         """Returns the dataset of the first split that an expression names.
 
         Args:
@@ -151,7 +157,7 @@ class _Mocked:
             self._readers[key] = self._generate_dataset(info, name)
         return self._as_dataset(self._readers[key], name, **options)
 
-    def _describe_dataset(self, builder: Any) -> DatasetInfo:
+    def _describe_dataset(self, builder: DatasetBuilder | ReadOnlyBuilder) -> DatasetInfo:
         """Returns the description of a dataset; of files or of code, see `MockPolicy`."""
         if isinstance(builder, ReadOnlyBuilder):
             return builder.info

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError
 from beam_datasets.features.config import UnknownFeature
@@ -19,6 +19,12 @@ from beam_datasets.formats.example import ExampleError
 from beam_datasets.materializing.database import Database
 from beam_datasets.materializing.where import ExpressionLimitError, Where
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from beam_datasets.features import FeatureConnector
+
 
 MAX_BYTES = 2 << 30  # of memory
 MAX_START = 60.0  # seconds until the process runs
@@ -40,7 +46,7 @@ def opened(directory: str) -> ReadOnlyBuilder:
     return _open_version(directory, state and (state.st_ino, state.st_mtime_ns))
 
 
-def start_process(target: Callable[..., object] = int, *args: Any) -> Any:
+def start_process(target: Callable[..., object] = int, *args: Any) -> BaseProcess:
     """Starts a process that Ctrl-C does not interrupt; the first one takes seconds, as a server imports modules."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "duckdb", "pyarrow", "pandas"])  # DuckDB imports pandas if it is there
@@ -99,7 +105,9 @@ def _stopped_error(where: str, problem: str) -> BeamDatasetsError:
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
-def _serve(pipe: Connection, directory: str, features: Any, expression: str, where: str, *limits: Any) -> None:
+def _serve(
+    pipe: Connection, directory: str, features: FeatureConnector, expression: str, where: str, *limits: Any
+) -> None:
     """Searches, and sends None first, then the progress after each block, or an error; it runs in a process of its own.
 
     Args:
@@ -122,7 +130,13 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
 
 
 def _search(
-    published: ReadOnlyBuilder, features: Any, expression: str, where: str, start: int, count: int, seconds: float
+    published: ReadOnlyBuilder,
+    features: FeatureConnector,
+    expression: str,
+    where: str,
+    start: int,
+    count: int,
+    seconds: float,
 ) -> Iterator[tuple[list[int], int]]:
     """Yields, after each block, the indices of the matches so far and the index from which to continue.
 
