@@ -23,17 +23,11 @@ from beam_datasets.errors import (
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key
 
+from .facts import facts
 from .published import build, publish_dataset
 
 TREE = features.FeaturesDict({"box": {"n": np.int64}, "text": features.Text()})
 SHARD = "ds-train.tfrecord-00002-of-00004"
-
-
-def facts(error: BaseException) -> dict[str, object]:
-    """Returns the facts that an error has, without its problem."""
-    names = ("path", "line", "offset", "record", "feature", "split", "key", "expected", "got", "outcome", "advice")
-    values = {name: getattr(error, name) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Audio features of sound files: stored as samples or as files, with the numbers, rate and channels that files have."""
 
 import io
+import re
 import sys
 
 import numpy as np
@@ -12,6 +13,7 @@ from beam_datasets.errors import FeatureOverflowError, FeatureTypeError, Feature
 from beam_datasets.features.config import from_json
 from beam_datasets.formats import example
 from beam_datasets.intake import sound
+from tests.facts import raises_with
 from tests.sounds import FLOAT, NOISE, encoded, packed, wav
 
 MONO = NOISE[:, 0]
@@ -88,8 +90,8 @@ def test_lossy_files_have_16_bit_integers(form, lazy):
 @BOTH
 def test_samples_that_the_dtype_does_not_hold(lazy):
     floats = wav(np.array([0.0, 1.0], "<f4").tobytes(), tag=FLOAT, bits=32)
-    advice = r"^x: expected integers, got a file of float32 samples. Give the feature dtype=np.float32$"
-    with pytest.raises(FeatureValueError, match=advice):
+    advice = "Give the feature dtype=np.float32"
+    with raises_with(FeatureValueError, feature="x", expected="integers", got=re.compile("float32"), advice=advice):
         round_trip(F.Audio(lazy_decode=lazy), floats)
     assert round_trip(F.Audio(dtype=np.float32, lazy_decode=lazy), floats).tolist() == [0.0, 1.0]
     with pytest.raises(FeatureOverflowError, match="^x: 32768 does not fit int16"):
@@ -149,7 +151,7 @@ def test_channels_of_stored_files_are_mixed_as_by_tfds():
     assert round_trip(F.Audio(lazy_decode=True), three).tolist() == [1, -3, 3]
     mono = round_trip(F.Audio(shape=(None, 3), lazy_decode=True), wav(packed([1, -2], 2)))
     assert mono.tolist() == [[1, 1, 1], [-2, -2, -2]]
-    with pytest.raises(FeatureValueError, match="expected 2 channels, got 3, which can be mixed to one alone"):
+    with raises_with(FeatureValueError, feature="x", expected="2 channels", got=re.compile("^3")):
         round_trip(F.Audio(shape=(None, 2), lazy_decode=True), three)
     floats = wav(np.array([0.25, 0.75], "<f4").tobytes(), tag=FLOAT, bits=32, channels=2)
     assert round_trip(F.Audio(dtype=np.float32, lazy_decode=True), floats).tolist() == [0.5]
@@ -161,7 +163,7 @@ def test_damaged_files_are_not_stored(lazy):
         with pytest.raises(FeatureValueError, match="^x: the sound: expected"):
             stored(F.Audio(lazy_decode=lazy), data)
     record = example.serialize({"x": [b"no sound at all"]})
-    with pytest.raises(FeatureValueError, match="^x: expected WAV, FLAC, OGG, MP3 or AIFF, got a file that begins"):
+    with pytest.raises(FeatureValueError, match="^x: expected WAV, FLAC, OGG, MP3 or AIFF, got a text that begins"):
         F.compile_decoder({"x": F.Audio(lazy_decode=True)})(record)
 
 

@@ -27,6 +27,7 @@ from beam_datasets.intake.images import check_image
 from beam_datasets.intake.signatures import SIGNATURES, signature_of
 from beam_datasets.intake.sound_layout import KINDS, layout_of
 from beam_datasets.intake.streams import CODECS, open_text_bytes
+from tests.facts import raises_with
 from tests.files.in_process import publish
 
 TABLE = pa.table({"id": [1, 2], "name": ["a", "b"]})
@@ -84,7 +85,7 @@ CONTENTS = {
 def test_text_of_another_format(what, tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(CONTENTS[what])
-    with pytest.raises(InputError, match=f"a.csv: expected text, got {what}"):
+    with raises_with(InputError, path=str(path), expected="text", got=re.compile(f"^{re.escape(what)}")):
         open_text_bytes(str(path))
 
 
@@ -230,7 +231,7 @@ def test_signatures_are_listed_once():
 def test_pointers_of_git_lfs_elsewhere(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(POINTER)
-    with pytest.raises(InputError, match=r"a.tfrecord: expected a TFRecord file, got a Git LFS pointer"):
+    with raises_with(InputError, path=str(path), expected="a TFRecord file", got=re.compile("^a Git LFS pointer")):
         open_records(str(path))
     with pytest.raises(InputError, match="expected a sound, got a Git LFS pointer"):
         layout_of(POINTER)

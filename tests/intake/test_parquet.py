@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import struct
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from beam_datasets.errors import InputError
 from beam_datasets.intake.parquet import MAX_BATCH_BYTES, ParquetContent
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from tests.facts import raises_with
 from tests.parquet_files import encrypted, written
 
 pa = pytest.importorskip("pyarrow")
@@ -93,10 +95,11 @@ def test_integers_of_128_bits():
         frame.write_parquet(stream := io.BytesIO())
         return opened(stream.getvalue())
 
-    with pytest.raises(InputError, match=r"^in/a\.parquet: expected integers of up to 64 bits, .* column 'x'\. Write"):
+    path, advice = "in/a.parquet", re.compile(r"cast\(pl\.String\)")
+    with raises_with(InputError, path=path, got=re.compile("in the column 'x'$"), advice=advice):
         content_of(frame)
     nested = frame.select("id", pl.struct("x").alias("s"), pl.concat_list("x").alias("l"))
-    with pytest.raises(InputError, match=r"in the column 's\.x' or 'l\.list\.element'"):
+    with raises_with(InputError, path=path, got=re.compile(r"in the column 's\.x' or 'l\.list\.element'$")):
         content_of(nested)
     assert content_of(frame.with_columns(pl.col("x").cast(pl.String))).num_rows == 1
 
@@ -125,9 +128,8 @@ def test_declared_rows_that_differ(which, number):
     footer = bytearray(footer_of(data))
     place = places_of_number(footer)[which]
     footer[place : place + 2] = bytes([2 * number & 0x7F | 0x80, 2 * number >> 7])
-    with pytest.raises(
-        InputError, match=r"a\.parquet: expected \d+ rows, as the footer declares, got \d+ in its 1 row"
-    ):
+    numbers = {"expected": re.compile(r"^\d+ rows"), "got": re.compile(r"^\d+ in its 1 row")}
+    with raises_with(InputError, path="in/a.parquet", **numbers):
         opened(with_footer(data, bytes(footer)))
 
 
@@ -179,7 +181,7 @@ def test_damage_of_one_row_group():
     assert [batch.num_rows for group in (0, 2) for batch in content.batches(group, ["x"])] == [10, 10]
     with pytest.raises(InputError, match=r"row group 1 \(from row 10\), column 'x'"):
         list(content.batches(1, ["x"]))
-    with pytest.raises(InputError, match="expected 4 row groups or more, got 3"):
+    with raises_with(InputError, expected=re.compile("^4 "), got="3"):
         list(content.batches(3, ["x"]))
 
 
@@ -190,7 +192,7 @@ def test_encrypted_columns():
     assert content.encrypted == {"secret", "o"}
     assert content.has_nulls(0)
     assert [batch.to_pydict() for batch in content.batches(0, ["open"])] == [{"open": [1, None]}]
-    with pytest.raises(InputError, match=r"a\.parquet: expected column 'secret' without encryption, got it encrypted"):
+    with raises_with(InputError, path="in/a.parquet", expected=re.compile("column 'secret'"), got="it encrypted"):
         list(content.batches(0, ["open", "secret"]))
     assert opened(written(table)).encrypted == frozenset()
     with pytest.raises(InputError, match="it is encrypted; write it without encryption"):

@@ -12,6 +12,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.intake import limits, video
 from beam_datasets.intake.video import read_frames
 from beam_datasets.intake.video_layout import check_structure, num_video_samples
+from tests.facts import raises_with
 
 SOUND = ["-f", "lavfi", "-i", "sine=duration=2"]
 PICTURES = ["-f", "lavfi", "-i", "testsrc=duration=2:size=64x48:rate=10"]
@@ -50,7 +51,7 @@ def test_messages_about_a_damaged_sound_do_not_refuse_a_video(make, monkeypatch)
             data[start:end] = random.Random(number).randbytes(end - start)
     assert len(read_frames(bytes(data), "png")) == 20
     monkeypatch.setattr(video, "num_video_samples", lambda _: 21)
-    with pytest.raises(InputError, match="expected a whole video, got errors of ffmpeg: .*Header missing"):
+    with raises_with(InputError, expected="a whole video", got=re.compile("Header missing")):
         read_frames(bytes(data), "png")
 
 
@@ -59,7 +60,7 @@ def test_a_frame_that_is_missing_in_a_transport_stream(make):
     data = make("a.ts", "-c:v", "mpeg2video", "-b:v", "2M")
     packets = [data[start : start + 188] for start in range(0, len(data), 188)]
     starts = [number for number, packet in enumerate(packets) if packet[1:3] == b"\x41\x00"]  # of frames
-    with pytest.raises(InputError, match="expected a whole video, got errors of ffmpeg: .*corrupt input packet"):
+    with raises_with(InputError, expected="a whole video", got=re.compile("corrupt input packet")):
         read_frames(b"".join(packets[: starts[9]] + packets[starts[10] :]), "png")
 
 
