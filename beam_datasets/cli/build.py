@@ -421,13 +421,14 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Nam
     splits = table(["split", "examples", "shards", "size"], rows)
     if not estimate.splits:
         return f"{splits}\nWhat a run takes is unknown: only a source of units can be sampled in a short time."
+    core_hours = f"{estimate.core_hours:.2f}"
     lines = [
         splits,
         *([f"Without {', '.join(unknown)}: only a source of units can be sampled in a short time."] if unknown else ()),
         f"memory of a worker: {size_text(estimate.worker_bytes)}",
         f"intermediate files: {size_text(estimate.spilled_bytes)}",
         f"requests to a store: {estimate.reads:,} reads, {estimate.writes:,} writes",
-        f"machine hours, of one core: {estimate.core_hours:.2f}",
+        f"machine hours, of one core: {'less than 0.01' if core_hours == '0.00' else core_hours}",
     ]
     return "\n".join(lines)
 

@@ -340,7 +340,7 @@ def _conflict(guess: Guess) -> str:
     if not kinds:
         return "no row has a value, so its type is unknown"
     return "the values do not fit one type: " + ", ".join(
-        f"{kind} ({count} times, first {example!r:.40} in {location})"
+        f"{kind} ({count} {'time' if count == 1 else 'times'}, first {example!r:.40} in {location})"
         for kind, (count, location, example) in kinds.items()
     )
 

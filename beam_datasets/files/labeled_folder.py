@@ -76,8 +76,9 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         splits, misplaced = find_labeled_files(self._files_root, self._content)
         if misplaced and not self._skip_bad:
             paths_text = ", ".join(file.path for file in misplaced[:5])
+            verb = "file is" if len(misplaced) == 1 else "files are"
             raise InputError(
-                f"{len(misplaced)} files are not in the folder of a label: {paths_text}\n"
+                f"{len(misplaced)} {verb} not in the folder of a label: {paths_text}\n"
                 "Move them away, or leave them out by --skip_bad."
             )
         if "" not in splits and self._assign is not None:

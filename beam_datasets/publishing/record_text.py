@@ -35,9 +35,12 @@ def show(record: bytes, tree: FeatureConnector | None = None, limit: int = 300) 
     except ValueError:
         return _show_value(record)
     names = {} if tree is None else display_names(tree)
-    bools = {path for path, _, leaf in ([] if tree is None else iter_nested_features(tree)) if _is_bool(leaf)}
+    leaves = {} if tree is None else {path: leaf for path, _, leaf in iter_nested_features(tree)}
+    bools = {path for path, leaf in leaves.items() if _is_bool(leaf)}
+    lists = {path for path, leaf in leaves.items() if strip_sequences(leaf) is not leaf}
     texts = (
-        f"{names.get(path, path)}: {_show_values([bool(value) for value in values] if path in bools else values)}"
+        f"{names.get(path, path)}: "
+        + _show_values([bool(value) for value in values] if path in bools else values, is_list=path in lists)
         for path, values in features.items()
     )
     text = ", ".join(sorted(texts, key=len))
@@ -49,12 +52,17 @@ def _is_bool(feature: FeatureConnector) -> bool:
     return getattr(strip_sequences(feature), "dtype", None) == np.bool_
 
 
-def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
-    """Returns the values of a feature for an error message: "7", "[1, 2]", or "9 values" for more than 8."""
+def _show_values(values: Sequence[Any] | NDArray[Any], *, is_list: bool) -> str:
+    """Returns the values of a feature for an error message: "7", "[1, 2]", or "9 values" for more than 8.
+
+    Args:
+        values: the values of the record.
+        is_list: whether a single value is that of a list: "[7]".
+    """
     if len(values) > VALUES_SHOWN:
         return f"{len(values):,} values"
     texts = [_show_value(value) for value in values]
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return texts[0] if len(texts) == 1 and not is_list else f"[{', '.join(texts)}]"
 
 
 def _show_value(value: Any) -> str:

@@ -110,7 +110,7 @@ def test_texts_among_numbers_are_an_error(files, caplog):
     """As they are in JSON lines, wherever they are; it names file, line and value, and the options that settle it."""
     path = files.write("a.csv", "price,zip\n1.5,00501\nn/a,12\n2,13\n3,14\n")
     problem = files.fails("csv")
-    assert f"string (1 times, first 'n/a' in {path}, line 3)" in problem
+    assert f"string (1 time, first 'n/a' in {path}, line 3)" in problem
     assert "; say what it is (--feature price=string makes text of anything, --feature price=drop" in problem
     assert "; --missing n/a if 'n/a' means a missing value; --skip_bad leaves out the rows" in problem
     assert "'zip'" not in problem  # a code, which text keeps
@@ -293,7 +293,7 @@ def test_image_folder(files):
     files.write("cat/bad.png", png(pixels["cat/1.png"])[:50])
     assert "bad.png: a damaged image" in files.fails("image_folder")
     notes = files.write("notes.txt")
-    assert "1 files are not in the folder of a label" in files.fails("image_folder")
+    assert "1 file is not in the folder of a label" in files.fails("image_folder")
     files.build("image_folder", "--skip_bad")
     said = files.said()
     assert "left out: 2\n" in said

@@ -57,7 +57,7 @@ def test_what_is_missing_is_optional():
 @pytest.mark.parametrize(
     "rows, message",
     [
-        ([{"a": 1}, {"a": "x"}], r"'a': .*int \(1 times, first 1 in in.jsonl, line 0\), string \(1 times"),
+        ([{"a": 1}, {"a": "x"}], r"'a': .*int \(1 time, first 1 in in.jsonl, line 0\), string \(1 time"),
         ([{"a": None}], "'a': no row has a value"),
         ([{"a": []}], "'a': every list is empty"),
         ([{"a": [1, None]}], r"'a\[\]' \(first in in.jsonl, line 0\): a missing value inside the list"),

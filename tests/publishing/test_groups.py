@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets import storage
+from beam_datasets import features, storage
 from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
@@ -22,6 +22,7 @@ from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import shard_file
 from beam_datasets.publishing.groups import join_parts, write_group
+from beam_datasets.publishing.record_text import show
 from beam_datasets.shuffle import histogram, merge, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import histogram_of, key_array, size_array
@@ -242,3 +243,9 @@ def test_the_histogram_of_a_new_block_needs_no_read(tmp_path):
     requests = storage.take_requests()
     assert (requests.reads, requests.writes) == (0, 1)
     assert sent.load() == [loaded]  # what a reader of the file finds
+
+
+def test_a_list_of_one_value_is_shown_as_a_list():
+    tree = features.FeaturesDict({"tags": features.Sequence("string"), "n": "int64"})
+    record = tree.serialize_example(tree.encode_example({"tags": ["a"], "n": 3}))
+    assert show(record, tree) == "n: 3, tags: ['a']"
