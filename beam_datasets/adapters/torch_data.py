@@ -19,8 +19,6 @@ from beam_datasets.arguments import boolean, shown
 from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
-    import torch
-
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.streams import Stream
 
@@ -37,7 +35,7 @@ def as_torch(
     even: str | None = None,
     fill: Any = None,
     epoch: int = 0,
-) -> torch.utils.data.Dataset:
+) -> Any:
     """Returns a dataset for a DataLoader; see `Dataset.as_torch` for the arguments, results and errors."""
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if dataset._has_positions:

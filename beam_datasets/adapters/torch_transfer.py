@@ -283,7 +283,8 @@ def _rebuild_nest(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
     """Returns a nest with values in place of the leaves of `_collect_leaves`.
 
     Args:
-        nest: the nest of dicts with leaves (kind, index or value).
+        nest: the nest of dicts, whose leaves are pairs: (number of a group, index in it), (`_STRING_LEAF`, index in
+            `strings`) or (`_VALUE_LEAF`, value).
         groups: the tensors of each group.
         strings: the arrays and lists of strings.
     """

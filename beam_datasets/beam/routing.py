@@ -97,7 +97,12 @@ class _Merge(_Route):
     """((split, task), blocks) -> as `_Route` of the block that they are merged into."""
 
     def process(self, element: Any, plan: planning.Plan) -> Iterator[Any]:
-        """Yields (group, blocks) of the collected merged blocks when they are enough."""
+        """Merges the blocks of a task; yields (group, blocks) of the collected merged blocks when they are enough.
+
+        Args:
+            element: ((split, task), blocks).
+            plan: the plan of the shards.
+        """
         return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
     def finish_bundle(self) -> Iterator[Any]:

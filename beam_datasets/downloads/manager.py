@@ -87,7 +87,7 @@ class DownloadSettings:
                 object.__setattr__(self, name, Path(path).expanduser())
 
     def manager(self) -> DownloadManager:
-        """Returns a manager that works so."""
+        """Returns a manager with these settings."""
         return DownloadManager(self)
 
     @property

@@ -76,10 +76,8 @@ class Follower:
             thread.join()
 
     def _loop(self) -> None:
-        """Calls `look` until `_stop` is set, first often, then every `ASK_SECONDS`; prints its exceptions.
-
-        Whoever sees the job first after its JobManager was lost does not know that it was.
-        """
+        """Calls `look` until `_stop` is set, first often, then every `ASK_SECONDS`; prints its exceptions."""
+        # Often at first: the loss of a JobManager is only noticed if the job was seen before it.
         pauses = chain(repeat(FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES), repeat(ASK_SECONDS))
         while not self._stop.wait(next(pauses)):
             try:

@@ -5,7 +5,7 @@ They are compiled once per dataset, so that nothing about the tree is decided pe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from beam_datasets.errors import FeatureValueError
@@ -18,7 +18,9 @@ from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record
 
 
-def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable[[Any], bytes]:
+def compile_encoder(
+    feature: FeatureConnector | Mapping[str, Any], libraries: set[str] | None = None
+) -> Callable[[Any], bytes]:
     """Returns the function from an example to its record: a canonical, serialized tf.train.Example.
 
     The values of the example are checked during encoding. The example is not changed.
@@ -51,7 +53,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
 
 
 def compile_decoder(
-    feature: FeatureConnector, *, decoders: Decoders = None, partial: Any = None
+    feature: FeatureConnector | Mapping[str, Any], *, decoders: Decoders = None, partial: Any = None
 ) -> Callable[[Buffer], Any]:
     """Returns the function from a record to its example: NumPy values, in the structure of the features.
 
@@ -61,7 +63,7 @@ def compile_decoder(
     the record lacks is None (TensorFlow Datasets, reading with TensorFlow, yields a number instead).
 
     Args:
-        feature: the features of a dataset.
+        feature: the features of a dataset, as a connector or a dict of features by name.
         decoders: a nest with the structure of the features and a `decode.Decoder` in place of each feature that another
             decoder decodes; or a `decode.PartialDecoding`.
         partial: a nest of the names of the features to decode, see `decode.PartialDecoding`. Others are not read.
@@ -73,7 +75,9 @@ def compile_decoder(
     return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def select_decoded(feature: FeatureConnector, decoders: Decoders = None, partial: Any = None) -> FeatureConnector:
+def select_decoded(
+    feature: FeatureConnector | Mapping[str, Any], decoders: Decoders = None, partial: Any = None
+) -> FeatureConnector:
     """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
 
     Args:
@@ -90,7 +94,7 @@ def select_decoded(feature: FeatureConnector, decoders: Decoders = None, partial
     return top.with_decoders(decoders)
 
 
-def _to_example_features(feature: FeatureConnector) -> FeatureConnector:
+def _to_example_features(feature: FeatureConnector | Mapping[str, Any]) -> FeatureConnector:
     """Returns the connector of whole examples: a FeaturesDict, or a Sequence of dicts, whose features have names.
 
     Args:

@@ -195,7 +195,10 @@ class Leaf(FeatureConnector):
         return raise_missing
 
     def items_splitter(self, name: str, rank: int) -> SplitItems:
-        """Returns the function that splits the lists of a sequence into those of its items; see `SplitItems`.
+        """Returns the function that splits the lists of a sequence into those of its items.
+
+        The function returns the number of items, and a function of (index, lists), which adds the lists of the item at
+        this index to `lists`; see `SplitItems`.
 
         Args:
             name: the name of the feature in the record.

@@ -279,7 +279,10 @@ def finish(target: str) -> bool:
 
 
 def commit_all(run: Run, decision: Decision) -> None:
-    """Commits all files but the marker, a few at once; dataset_info.json of an export after the others."""
+    """Copies the files of a decision to their final names, a few at once, except for the run's marker.
+
+    The marker of a dataset is dataset_info.json. An export has another marker, and dataset_info.json is copied last.
+    """
     with ThreadPoolExecutor(COPIES_AT_ONCE) as executor:
         for future in [executor.submit(commit_file, run, file) for file in decision.files if file.name != INFO_FILE]:
             future.result()

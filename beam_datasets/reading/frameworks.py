@@ -17,7 +17,6 @@ from beam_datasets.arguments import integer
 
 if TYPE_CHECKING:
     import tensorflow
-    import torch
 
 
 class NamesForeign(type):
@@ -88,7 +87,7 @@ class Frameworks(metaclass=NamesForeign):
         even: str | None = None,
         fill: Any = None,
         epoch: int = 0,
-    ) -> torch.utils.data.Dataset:
+    ) -> Any:
         """Returns the dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
         A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader

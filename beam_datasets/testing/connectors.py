@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beam_datasets.features import FeatureConnector
 
 
-def check_connector(feature: FeatureConnector, values: Iterable[Any]) -> list[Any]:
+def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
     """Checks a connector with values that it takes, and returns what each of them is read as.
 
     The values are encoded, and decoded by the connector that features.json describes, as another process makes it. They
