@@ -195,7 +195,7 @@ def find_dataset_dir(
 
 
 def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
-    """Returns (config, version); 'name:version', the form of a config of which there are several versions, is both."""
+    """Returns (config, version), after dividing a config such as 'small:1.0.0', which contains a version, into both."""
     if version is None and isinstance(config, str) and ":" in config:
         name, _, version = config.partition(":")
         return name, version
@@ -531,7 +531,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
 
 
 def _root_above(name: str, directory: str) -> str:
-    """Returns the parent of a directory that is, or is in, that of a dataset; '' if there is none."""
+    """Returns the data_dir of a directory of a dataset, of its config or of its version; '' for any other one."""
     for _ in range(3):  # name/config/version
         parent, folder = storage.dirname(directory), storage.basename(directory)
         with contextlib.suppress(StorageError):  # of a store whose parent may not be listed

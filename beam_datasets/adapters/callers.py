@@ -224,7 +224,7 @@ def find_loader(dataset: object) -> torch.utils.data.DataLoader | None:
 
 
 def _is_probed_by_lightning() -> bool:
-    """Returns whether Lightning begins a pass that it does not train on, as it begins another one after it.
+    """Returns whether Lightning begins a pass that it does not train on; it begins another pass afterwards.
 
     It does so after it has loaded the DataLoaders anew (`reload_dataloaders_every_n_epochs`), but not in the first
     epoch or in one that it resumes.

@@ -51,7 +51,7 @@ class MapStyle:
         return self._dataset[self._wrap_indices([index])[0]]
 
     def _wrap_indices(self, indices: Sequence[int]) -> list[int]:
-        """Returns the indices of the dataset for indices of this one.
+        """Returns the indices in the dataset of items of this map-style dataset, given their indices in it.
 
         With `even="pad"`, indices at or after the end of the dataset begin again at 0.
 

@@ -38,7 +38,7 @@ COMMAND = Command(
 
 
 def run(args: Sequence[str]) -> int:
-    """Adopts files and prints what they are now."""
+    """Adopts files, and prints the name and the splits of the dataset that they are now."""
     from beam_datasets.adopting import adopt
 
     parsed = COMMAND.parse(args)

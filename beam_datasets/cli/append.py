@@ -157,7 +157,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _parse_append(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str], dict[str, BuilderRequest]]:
-    """Returns (parsed options, texts of `--from`, those of builders -> what they ask for).
+    """Returns (parsed options, texts of `--from`, {text that names a builder: the request of that builder}).
 
     The options of builders are known only when `--from` is parsed.
 

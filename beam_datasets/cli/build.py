@@ -336,7 +336,7 @@ def _with_dataset(args: Sequence[str]) -> Sequence[str]:
 
 
 def _is_folder(text: str) -> bool:
-    """Returns whether an argument is a path of a directory, which `name/config` is not even if there is one."""
+    """Returns whether an argument is the path of a directory, such as `./digits`; `name/config` is a dataset."""
     return text == "." or (text.startswith((".", os.sep)) and os.path.isdir(text))
 
 
@@ -359,7 +359,7 @@ def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> Datase
 
 @contextlib.contextmanager
 def publishing_in(directory: str) -> Iterator[None]:
-    """Adds to Ctrl-C's message that the version is published, if it is by then."""
+    """Context manager: if Ctrl-C ends it after the version was published, the KeyboardInterrupt says so."""
     try:
         yield
     except KeyboardInterrupt:

@@ -82,7 +82,7 @@ def build_by(pattern: str) -> str:
 
 
 def way_to_build(text: str) -> str:
-    """Returns a sentence that says how to build a file that is neither code nor of a format; '' if it is no such file.
+    """Returns a sentence that says how to build a file of a kind that no command reads; '' for any other text.
 
     >>> way_to_build("b.xlsx")
     'Save it as CSV, then `beam-datasets build csv --name NAME --pattern FILE.csv`'

@@ -127,7 +127,7 @@ def _unwrap(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnecto
 
 
 def _rewrap(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnector:
-    """Returns `inner` in the same sequences that the innermost feature of `feature` is in."""
+    """Returns `inner` inside as many sequences as `feature` has around its innermost feature."""
     if isinstance(feature, Sequence):
         return feature.with_feature(_rewrap(feature.feature, inner))
     return inner

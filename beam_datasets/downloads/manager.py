@@ -411,7 +411,10 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """Returns what tells a file from another one that replaces it; None if there is none."""
+    """Returns (inode, time of the last change in ns) of a file, which another file in its place does not have.
+
+    Returns None if there is no file.
+    """
     try:
         stat = path.stat()
     except FileNotFoundError:

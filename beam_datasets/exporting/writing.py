@@ -89,7 +89,7 @@ class Format:
         return f"{split}-{shard:05d}-of-{num_shards:05d}.{self.name}"
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
-        """Returns the function from consecutive records to what is written of them.
+        """Returns the function from consecutive records to their form in the file, which the format's writer takes.
 
         It raises a FeatureError if a value cannot be written, and is then called with each record alone.
 

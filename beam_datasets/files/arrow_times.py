@@ -30,7 +30,7 @@ class NanosecondTime(datetime.datetime):
 
     @classmethod
     def of(cls, time: datetime.datetime, nanosecond: int) -> NanosecondTime:
-        """Returns the time that is so many nanoseconds, 0 to 999, later."""
+        """Returns the time that is some nanoseconds, 0 to 999, after a datetime."""
         parts = (time.year, time.month, time.day, time.hour, time.minute, time.second, time.microsecond)
         later = cls(*parts, tzinfo=time.tzinfo, fold=time.fold)
         later.nanosecond = nanosecond

@@ -132,7 +132,7 @@ def file_field(kind: str, path: str, nulls: Collection[str]) -> Field:
 
 
 def with_kinds_of_files(field: Field, path: str, nulls: Collection[str], first_of: Callable[[Field], bytes]) -> Field:
-    """Returns the field with the kinds of files that their first bytes tell, also inside of it.
+    """Returns the field, in which fields of files, at any depth, have the kind that the first file of each has.
 
     Args:
         field: at the path.

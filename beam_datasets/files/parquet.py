@@ -204,7 +204,7 @@ def _with_nulls_reported(
 def _with_kinds_of_files(
     fields: Mapping[str, Field], files: Sequence[InputFile], nulls: Collection[str]
 ) -> dict[str, Field]:
-    """Returns the fields; files of Hugging Face are of the kind that the first of them is."""
+    """Returns the fields; those of files of Hugging Face get the kind, image or sound, of their first file."""
 
     def first_of(name: str, target: Field) -> bytes:
         """Returns the first file among the values of a field in a column; b'' if there is none."""

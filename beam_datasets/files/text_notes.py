@@ -24,7 +24,7 @@ def temporal_columns(fields: Mapping[str, Field], path: str = "") -> Iterator[tu
 
 
 def note_on_types(path: str, types: Mapping[str, str]) -> str:
-    """Returns a note on columns that are stored as text: how to read them as what they are.
+    """Returns a note on columns stored as text: how to read them as the dates, times or decimals that they are.
 
     Args:
         path: the file, for the note.

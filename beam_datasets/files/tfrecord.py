@@ -108,25 +108,25 @@ class Tfrecord(RowsBuilder):
         return self._values[path].labels if path in self._values else ()
 
     @cached_property
-    def _known(self) -> FeatureConnector | None:
+    def _known_features(self) -> FeatureConnector | None:
         """Returns the feature tree of the records if the user gave its file; None if it is inferred."""
         return None if self._features_path is None else read_features(self._features_path)
 
     def _features(self) -> FeatureConnector:
         """Returns the feature tree: as given by the user, or as inferred; see `RowsBuilder._features`."""
-        return self._known or super()._features()
+        return self._known_features or super()._features()
 
     def _types(self) -> dict[str, str]:
         """Returns the types of the columns, none if the feature tree was given; see `RowsBuilder._types`."""
-        return {} if self._known else super()._types()
+        return {} if self._known_features else super()._types()
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         """Returns the function that reads the records of a piece; see `RowsBuilder._rows`."""
-        if self._known is None:
+        if self._known_features is None:
             return partial(rows, decoder=partial(decoder, self._fields))
-        lists = {name.encode(): kind for name, kind in self._known.lists("") if kind is not None}
-        return partial(rows, decoder=partial(known_decoder, self._known), lists=lists)
+        lists = {name.encode(): kind for name, kind in self._known_features.lists("") if kind is not None}
+        return partial(rows, decoder=partial(known_decoder, self._known_features), lists=lists)
 
     def _rows_reader(self) -> RowReader:
         """Returns the reader of rows, which decodes complete examples if features.json describes the records.
@@ -134,11 +134,11 @@ class Tfrecord(RowsBuilder):
         Raises:
             InputError: the key is not one of these features.
         """
-        if self._known is None:
+        if self._known_features is None:
             return super()._rows_reader()
-        if self._key is not None and self._key not in (names := steps_by_name(self._known)):
+        if self._key is not None and self._key not in (names := steps_by_name(self._known_features)):
             raise InputError(f"key {self._key!r} is not in the features; they have {', '.join(map(repr, names))}")
-        key = self._key and record_name(self._key, self._known)
+        key = self._key and record_name(self._key, self._known_features)
         return RowReader(self._rows, None, key=key, assign=self._assign)
 
 

@@ -50,7 +50,7 @@ def append(
     compare_checksums: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
-    """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
+    """Publishes the next version of a dataset: its examples and new ones, in the order of generating all of them.
 
     Records are merged by their recorded keys, without decoding them. The shards and their indexes are, byte by byte,
     those of one generation of all examples with the same number of shards. If nothing changes, nothing is published.

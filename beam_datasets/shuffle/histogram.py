@@ -114,7 +114,7 @@ def max_bins(num_shards: int) -> int:
 
 
 def hash_shift(max_bins: int) -> int:
-    """Returns the finest resolution that is of use for hashes, which are spread evenly, where so many bins are kept.
+    """Returns the number of low bits of hashes, which are spread evenly, to ignore so that `max_bins` bins suffice.
 
     >>> hash_shift(DEFAULT_BINS), hash_shift(DEFAULT_BINS + 1)
     (112, 111)

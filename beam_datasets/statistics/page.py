@@ -33,7 +33,7 @@ def asset(name: str) -> str:
 
 
 def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> str:
-    """Returns the page, the same for the same statistics.
+    """Returns the HTML page of statistics; the same statistics give the same page.
 
     Args:
         statistics: statistics of slices of a dataset.

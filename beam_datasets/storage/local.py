@@ -430,7 +430,7 @@ def memory_map(path: str) -> Buffer:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
+    """Opens a regular file. A FIFO is refused, as opening it would wait for a writer; a device, as it has no end."""
     _stat_regular(path)
     return os.open(path, flags)
 

@@ -328,7 +328,7 @@ def _resolve_store(path: str) -> tuple[Any, Any, str]:
 
 @functools.cache
 def _first_process() -> int:
-    """Returns the process that first used obstore, of this one and those that it was forked from."""
+    """Returns the id of the process that first used obstore: this one, or one that it was forked from."""
     return os.getpid()
 
 
