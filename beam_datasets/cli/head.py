@@ -203,7 +203,7 @@ def _image_to_file(data: bytes, feature: FeatureConnector) -> bytes:
 
 
 def _file_name(text: str) -> str:
-    """Returns a text with what a file name should not have replaced."""
+    """Returns a text as a file name, with the characters replaced that file names should not contain."""
     return "".join(character if character.isalnum() or character in "-_." else "." for character in text).strip(".")
 
 

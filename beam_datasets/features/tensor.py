@@ -129,7 +129,7 @@ class Tensor(Leaf):
         return self.shape.count(None) > 1
 
     def fast_path(self) -> FastPathSpec | None:
-        """Returns the description of the values that the native module encodes; None with bounds or zlib."""
+        """Returns the description for the native module; None with bounds, zlib or a dynamic shape."""
         if self.minimum is not None or self.maximum is not None or self.is_dynamic or self.encoding is Encoding.ZLIB:
             return None
         if self.dtype == STRING:

@@ -40,7 +40,7 @@ def is_file(kind: pyarrow.DataType) -> bool:
 
 
 def is_list(kind: pyarrow.DataType) -> bool:
-    """Returns whether a type is one of lists of any length."""
+    """Returns whether a type is of lists that may differ in length, unlike `FixedSizeList`."""
     import pyarrow as pa
 
     types = pa.types

@@ -77,11 +77,11 @@ _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 def options_for(text: str, used: Numerals) -> str:
     """Returns the options by which a text would be a number; '' if none would, or if it is one already.
 
+    A comma that may be either separator, as in 1,234, is taken for the decimal one.
+
     Args:
         text: the text.
         used: the separators that the file is read with.
-
-    A comma that may be either separator, as in 1,234, is taken for the decimal one.
 
     >>> options_for("1,5", PYTHON), options_for("1.234,50", PYTHON), options_for("1,234,567", PYTHON)
     ('--decimal ,', '--decimal , --thousands .', '--thousands ,')

@@ -57,7 +57,7 @@ def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[
 
     Args:
         rows: the keys of its rows. Those that no run has, as of rows that were not selected, do not count.
-        number: number of the dataset in the runs.
+        number: number of the dataset in the runs: 0 for the published version, 1 or more for an appended dataset.
         runs: split -> what it is merged of.
 
     Raises:
@@ -173,10 +173,10 @@ def read_stored_keys(
 
     Args:
         dataset: the dataset.
-        number: number of the dataset in the runs.
-        runs: split -> what it is merged of.
-        column: its name, such as `id` or `user/id`; None if it is unknown.
-        options: by which the version that it is appended to was split.
+        number: number of the dataset in the runs: 0 for the published version, 1 or more for an appended dataset.
+        runs: split -> the runs that it is merged of.
+        column: name of the column, such as `id` or `user/id`; None if it is unknown.
+        options: the options by which the rows of the published version were split, as inputs.json has them.
 
     Raises:
         BeamDatasetsError: it has no such column; when it is read also, if the keys were made of something else.
