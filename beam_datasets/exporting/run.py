@@ -285,8 +285,8 @@ def _checking_media(make: Make, features: FeatureConnector) -> Make:
         """
         for _, problem in check(records):
             raise FeatureValueError(
-                f"{problem}. It was published so: export the other features (--features), or generate a new version "
-                "without it"
+                f"{problem}. If `beam-datasets verify` says that it was published so, export the other features "
+                "(--features), or generate a new version without it; otherwise restore the file"
             )
         return make(records)
 
