@@ -27,6 +27,8 @@ class MergedColumn:
         self.field = field
         self._name = name
         self._files = {"": path}  # path of a value -> the first file that has its type
+        # path of a value -> {its type: its field, the first file that has it}, if there are several
+        self._types: dict[str, dict[str, tuple[Field, str]]] = {}
 
     def add(self, field: Field, path: str) -> None:
         """Takes the field of a file, at a path, into account; the first one may be added again."""
@@ -41,6 +43,8 @@ class MergedColumn:
             value_path: path of the values: `a/x` is x in object a, `a[]` an item of list a.
             path: path of the current file.
         """
+        if value_path in self._types and not other.problem:
+            return self._conflict(one, other, value_path, path)
         if _is_null(other) or _is_null(one):
             if _is_null(one):
                 self._files[value_path] = path
@@ -70,20 +74,29 @@ class MergedColumn:
         """Returns an UNKNOWN field for values whose types differ; its problem names the options that accept both.
 
         Args:
-            one: field in the files before.
+            one: field in the files before; one with such a problem if their types differ.
             other: field in the current file.
             value_path: path of the values; see `_merge_fields`.
             path: path of the current file.
         """
         first = next(file for start, file in reversed(self._files.items()) if value_path.startswith(start))
-        optional = one.optional or other.optional
-        mark, number = "?" * optional, common_number([one, other])
-        ways = [f"{advice(value_path, number + mark)} holds the numbers of both"] * bool(number)
+        types = self._types.setdefault(value_path, {_type_text(one): (one, first)})
+        known, file = types.get(_type_text(other), (other, path))
+        types[_type_text(other)] = replace(known, optional=known.optional or other.optional), file
+        fields = [field for field, _ in types.values()]
+        mark, number = "?" * any(field.optional for field in fields), common_number(fields)
+        all_types = "both" if len(fields) == 2 else "all"
+        ways = [f"{advice(value_path, number + mark)} holds the numbers of {all_types}"] * bool(number)
         ways.append(f"{advice(value_path, 'string' + mark)} makes text of anything")
         ways.append(f"{advice(value_path.replace('[]', ''), 'drop')} leaves it out")
-        texts = [field.source or str(replace(field, optional=False)) for field in (one, other)]
-        problem = f"column {value_path!r} is {texts[0]} in {first} and {texts[1]} in {path}; {'; '.join(ways)}"
+        *texts, last = (f"{text} in {file}" for text, (_, file) in types.items())
+        problem = f"column {value_path!r} is {', '.join(texts)} and {last}; {'; '.join(ways)}"
         return Field(UNKNOWN, problem=problem)
+
+
+def _type_text(field: Field) -> str:
+    """Returns the type of a field as text, for errors, without whether values may be missing."""
+    return field.source or str(replace(field, optional=False))
 
 
 def _is_null(field: Field) -> bool:

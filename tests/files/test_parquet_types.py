@@ -517,6 +517,24 @@ def test_types_that_differ_between_files(read, one, other, wanted, nested):
         assert [None if value is None else np.asarray(value).tolist() for value in kept] == values
 
 
+@pytest.mark.parametrize(
+    "kinds, wanted", [(["int16", "int32", "float64"], "float64"), (["int32", "int64", "string"], "string")]
+)
+@pytest.mark.parametrize("again", [[], [0, 0], [2, 1, 0]])
+def test_all_types_of_a_column_are_named_at_once(read, kinds, wanted, again):
+    """The advice held for the first two types alone."""
+    arrays = [pa.array(["7"] if kind == "string" else [7]).cast(kind) for kind in kinds]
+    tables = [{"x": arrays[i]} for i in (0, 1, 2, *again)]
+    [problem] = read(*tables).problems
+    files = [rf"{kind if kind != 'float64' else 'double'} in \S*/{i}\.parquet" for i, kind in enumerate(kinds)]
+    assert re.match(rf"column 'x' is {files[0]}, {files[1]} and {files[2]}; ", problem.replace(" float64 ", " double "))
+    ways = advised(problem)
+    assert ways[0] == ("x", wanted)
+    for way in ways:
+        found = read(*tables, specs=dict([way]))
+        assert (found.problems, found.bad, len(found.stored)) == ([], [], len(tables))
+
+
 def test_lists_that_are_empty_in_a_file(read):
     """Their items have the type null there; so have values that only are null."""
     one = {
