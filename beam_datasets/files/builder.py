@@ -7,6 +7,7 @@ import contextlib
 import copy
 import json
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -59,7 +60,7 @@ from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, Piece, checksum, counted_here, find, pieces
 from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
-from beam_datasets.files.partitions import PartitionColumns
+from beam_datasets.files.partitions import PartitionColumns, with_first_partition
 from beam_datasets.files.published import missing_problem, published_fields, with_all_published
 from beam_datasets.files.rows import Key, Row, RowReader, read_and_record_keys
 from beam_datasets.files.sounds import completed, is_complete, read_content, values_at
@@ -503,7 +504,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _folders(self) -> PartitionColumns:
-        """The columns that folders of the files are named after."""
+        """The columns that folders of the files are named after. A note names patterns that begin below some."""
+        for patterns in self._patterns.values():
+            for pattern in [patterns] if isinstance(patterns, str) else patterns:
+                if other := with_first_partition(pattern, is_folder=pattern.endswith("/") or os.path.isdir(pattern)):
+                    log.warning(f"{pattern}: folders in it are no columns of its files; they are by {other!r}")
         return PartitionColumns.of(file.name for file in self._all_files)
 
     def _label_values(self, path: str) -> Collection[str]:

@@ -110,7 +110,7 @@ class Guess:
         count, first, example = self.seen.get(kind, (0, location, value))
         self.seen[kind] = (count + 1, first, example)
         if kind == "string" and isinstance(kind_of, TextKinds):
-            if not self.has_codes:
+            if not self.has_codes and value[:1] in _NUMBER_STARTS:
                 self.has_codes = bool(LEADING_ZERO.match(value) or _INT.fullmatch(value))
             if len(self.texts) < _MAX_TEXTS:
                 self.texts[value] = None

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from beam_datasets.errors import InputError
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import Field, advice
+from beam_datasets.files.glob import fixed_folder
 
 MISSING_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?\d{1,10}|0[xX][0-9a-fA-F]{1,7}", re.ASCII)
@@ -57,6 +58,30 @@ def folder_values(name: str) -> dict[str, str | None]:
                 path=name,
             )
     return values
+
+
+def with_first_partition(pattern: str, *, is_folder: bool) -> str:
+    """Returns a pattern of the same files that has the columns of all folders; '' if the pattern has them itself.
+
+    The names of files, and so the columns, begin below the last folder before a wildcard. So the last character of the
+    first folder with a value becomes a class of one character, which is a wildcard.
+
+    Args:
+        pattern: a path or URL, which may have wildcards.
+        is_folder: whether it is that of a folder, whose files are meant.
+
+    >>> with_first_partition("in/y=2019/k=a/*.csv", is_folder=False), with_first_partition("in/y=2019", is_folder=True)
+    ('in/y=201[9]/k=a/*.csv', 'in/y=201[9]/**')
+    >>> with_first_partition("in/y=*/k=a/*.csv", is_folder=False)
+    ''
+    """
+    folder = f"{pattern.rstrip('/')}/" if is_folder else fixed_folder(pattern)
+    names = folder.split("/")
+    index = next((i for i, name in enumerate(names) if name.find("=") > 0 and name[-1] not in "[]!^"), None)
+    if index is None:
+        return ""
+    names[index] = f"{names[index][:-1]}[{names[index][-1]}]"
+    return "/".join(names) + ("**" if is_folder else pattern[len(folder) :])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.files.partitions import MISSING_VALUE, PartitionColumns
 from beam_datasets.reading.opening import builder_from_directory
+from tests.files.in_process import publish
 
 TEXTS = ["1", "01", "-3", "2147483647", "2147483648", "1.5", "a", "+1", " 1", "a%20b", "a=b", "0x10", "-0", "%2F"]
 
@@ -122,3 +123,18 @@ def test_names_of_folders_that_would_lose_a_value(files, folders, problem):
 def test_a_value_in_two_folders(files):
     files.write("y=1/y=1/a.csv", "x\n7\n")
     assert [row["y"] for row in files.read("csv")] == [1]
+
+
+@pytest.mark.parametrize("pattern", ["y=1/k=a/*.csv", "y=1/k=a", "y=1/**", "y=1/k=a/x.csv", "y=1"])
+def test_folders_before_the_first_wildcard_are_named(files, caplog, pattern):
+    """They are no columns, as in pyarrow.dataset; a pattern of the same files has them."""
+    for folder in ("y=1/k=a", "y=11/k=a", "y=1/k=b"):
+        files.write(f"{folder}/x.csv", "x\n1\n")
+    found = publish("csv", f"{files.folder}/{pattern}")
+    [(given, other)] = set(re.findall(r"(\S+): folders in it are no columns .* they are by '(.*)'", caplog.text))
+    assert given == f"{files.folder}/{pattern}"
+    caplog.clear()
+    with_columns = publish("csv", other)
+    assert caplog.text == ""
+    assert len(found.rows) == len(with_columns.rows)
+    assert {(row["y"], row["k"]) for row in with_columns.rows} <= {(1, b"a"), (1, b"b")}
