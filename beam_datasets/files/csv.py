@@ -18,7 +18,7 @@ import itertools
 import logging
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -110,8 +110,7 @@ class Csv(RowsBuilder):
         problem = ""
         for file in self._all_files:
             try:
-                if names := header(file, self._dialect):
-                    self._check_is_header(file, names[0])
+                if names := header(file, self._dialect, self._typed_names):
                     if self._dialect.has_header and not columns and (number := _number_of_data(names)):
                         column_names = ",".join(f"c{i}" for i in range(1, len(names) + 1))
                         log.warning(
@@ -128,42 +127,6 @@ class Csv(RowsBuilder):
         if not columns:
             raise NoExamplesError(f"no file has a row: {self.files_text}")
         return columns
-
-    def _check_is_header(self, file: InputFile, name: str) -> None:
-        """Checks that a header is neither JSON nor HTML nor a comment. One that has a `--feature` is not checked.
-
-        Args:
-            file: the file.
-            name: the name of its first column.
-
-        Raises:
-            InputError: it begins as JSON, HTML or XML does; or with `#`, and the user gives no beginning of comments.
-        """
-        if name in self._specs or not self._dialect.has_header:
-            return
-        as_name = f"; if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
-        as_name = "" if "=" in name else as_name  # an option ends a name there
-        if _JSON_START.match(name):
-            raise InputError(
-                expected="a header",
-                got=f"{name!r:.60}",
-                advice=f"If the file is JSON, build it as such: `beam-datasets build jsonl`{as_name}",
-                path=file.path,
-            )
-        if _MARKUP_START.match(name):
-            raise InputError(
-                expected="a header",
-                got=f"{name!r:.60}",
-                advice=f"If the file is the error page of a server, in HTML or XML, get it again{as_name}",
-                path=file.path,
-            )
-        if name.startswith("#") and not self._dialect.comment:
-            raise InputError(
-                expected="a header",
-                got=f"{name!r:.60}",
-                advice=f"If lines that begin with # are comments, --comment '#' leaves them out{as_name}",
-                path=file.path,
-            )
 
     def _infer_fields(self) -> dict[str, Field]:
         """Infers the fields of all columns, and warns about columns that may be text by mistake.
@@ -245,7 +208,12 @@ class Csv(RowsBuilder):
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         """Returns the function that reads the rows of a piece; see `RowsBuilder._rows`."""
-        return partial(rows, dialect=self._dialect)
+        return partial(rows, dialect=self._dialect, typed_names=self._typed_names)
+
+    @property
+    def _typed_names(self) -> frozenset[str]:
+        """The names of the columns whose types the user gives."""
+        return frozenset(self._specs)
 
 
 @dataclass(frozen=True)
@@ -312,19 +280,51 @@ def parse_names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(check_names(listed, "columns"))
 
 
-def header(file: InputFile, dialect: Dialect) -> list[str]:
+def header(file: InputFile, dialect: Dialect, typed_names: Collection[str] = ()) -> list[str]:
     """Returns the column names of a file, from the dialect or else from its header; [] if it has no header.
 
+    Args:
+        file: the file.
+        dialect: its format.
+        typed_names: the names of columns whose types the user gives; they are names whatever they look like.
+
     Raises:
-        InputError: a name is empty or occurs twice, or the file cannot be read.
+        InputError: a name is empty or occurs twice, the first line is no header, or the file cannot be read.
     """
     if dialect.columns:
         return list(dialect.columns)
     for _, line, _, fields, problem in _read_rows(file, dialect):
         if problem:
             raise InputError(problem, path=file.path, line=line)
-        return check_names(_with_index(fields), f"{file.path}, line {line}")
+        names = check_names(_with_index(fields), f"{file.path}, line {line}")
+        if names[0] not in typed_names:
+            _check_is_header(file.path, names[0], dialect)
+        return names
     return []
+
+
+def _check_is_header(path: str, name: str, dialect: Dialect) -> None:
+    """Checks that a header is neither JSON nor HTML nor a comment.
+
+    Args:
+        path: path of the file.
+        name: the name of its first column.
+        dialect: its format.
+
+    Raises:
+        InputError: it begins as JSON, HTML or XML does; or with `#`, and the user gives no beginning of comments.
+    """
+    as_name = f"; if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
+    as_name = "" if "=" in name else as_name  # an option ends a name there
+    if _JSON_START.match(name):
+        way = f"If the file is JSON, build it as such: `beam-datasets build jsonl`{as_name}"
+    elif _MARKUP_START.match(name):
+        way = f"If the file is the error page of a server, in HTML or XML, get it again{as_name}"
+    elif name.startswith("#") and not dialect.comment:
+        way = f"If lines that begin with # are comments, --comment '#' leaves them out{as_name}"
+    else:
+        return
+    raise InputError(expected="a header", got=f"{name!r:.60}", advice=way, path=path)
 
 
 def _with_index(names: list[str]) -> list[str]:
@@ -366,13 +366,13 @@ def _number_of_data(names: Sequence[str]) -> str:
     return names[0] if len(numbers) == len(names) and not are_counted else ""
 
 
-def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
+def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> Iterator[Row]:
     """Yields a `Row` for each row of a file: (number, number of its first line or "line 3 to 5", values or error).
 
     The values are {column: text}. The first number, which is in the keys of rows without a key of their own, is that of
     the line after the previous row: it is a comment if comments precede the row.
     """
-    names = header(piece.file, dialect)
+    names = header(piece.file, dialect, typed_names)
     num_names = len(names)
     for number, line, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
         position = line if stop == line + 1 else f"line {line} to {stop - 1}"

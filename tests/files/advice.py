@@ -37,6 +37,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/append.py:_read_keys --delete": _PROPOSED,
     "cli/main.py:_run_command beam-datasets COMMAND [options]`": "tests/cli/test_foreign_commands.py",
     "cli/options.py:check_beam_options --features": _PROPOSED,
+    "cli/options.py:check_beam_options --to": "tests/cli/test_foreign_commands.py",
     "cli/verify.py:_check_options --jobs": _PROPOSED,
     "cli/append.py:_parse_append --from": f"{_APPEND}::test_errors",
     "cli/append.py:_is_published --from": f"{_APPEND}::test_errors",

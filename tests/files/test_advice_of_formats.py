@@ -77,6 +77,16 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "line 4: column 'price': '1.234,50' is not a number" in refusal
 
 
+@pytest.mark.parametrize("text", ["<html>\n<body>\n", '{"a": 1}\n{"a": 2}\n', "# a comment\na\n7\n"])
+def test_a_file_without_a_header_is_left_out_as_others(text, tmp_path):
+    """Its first line was a column that the other files lack."""
+    write(tmp_path, "in/a.csv", "a\n1\n")
+    write(tmp_path, "in/b.csv", text)
+    assert "b.csv: expected a header" in refused("csv", tmp_path / "in")
+    found = publish("csv", tmp_path / "in", "--skip_bad")
+    assert (found.rows, found.counted["left out"]) == ([{"a": 1}], 1)
+
+
 @pytest.mark.parametrize(
     "text", ["<html>\n<body>\nnot found\n", "<!DOCTYPE html>\nx\n", '<?xml version="1.0"?>\n<Error/>\n']
 )
