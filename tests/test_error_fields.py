@@ -1,6 +1,7 @@
 """The facts of errors are attributes: nobody has to parse a message, in this process or after a worker's."""
 
 import pickle
+import re
 import traceback
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from beam_datasets.errors import (
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key
 
-from .facts import facts
+from .facts import facts, raises_with
 from .published import build, publish_dataset
 
 TREE = features.FeaturesDict({"box": {"n": np.int64}, "text": features.Text()})
@@ -177,3 +178,11 @@ def test_a_published_version(tmp_path: Path) -> None:
         build(tmp_path, TREE, {"train": [(1, {"box": {"n": 1}, "text": ""})]})
     assert str(caught.value.advice).startswith("Raise the version")
     assert str(caught.value).endswith(f"never changes. {caught.value.advice}")
+
+
+@pytest.mark.parametrize("wanted", [{"path": "b.csv"}, {"line": 4}, {"got": re.compile("^two$")}, {"feature": "a"}])
+def test_a_test_that_wants_other_facts_fails(wanted: dict[str, object]) -> None:
+    with raises_with(InputError, path="a.csv", line=3, got=re.compile("one")):
+        raise InputError(expected="two", got="one", path="a.csv", line=3)
+    with pytest.raises(AssertionError, match=next(iter(wanted))), raises_with(InputError, **wanted):
+        raise InputError(expected="two", got="one", path="a.csv", line=3)

@@ -29,6 +29,7 @@ from beam_datasets.formats.tfrecord import frame, masked_crc32c
 from beam_datasets.intake import examples
 from beam_datasets.intake.examples import check_example, lists_of, record_blocks, regularity_checker
 from beam_datasets.reading.opening import builder_from_directory
+from tests.facts import raises_with
 from tests.native import wire
 
 RECORD = serialize({"b": [b"x", b""], "f": np.array([1.5, -2], np.float32), "n": [1], "many": [3, -4, 500]})
@@ -278,7 +279,7 @@ def test_many_damaged_records_in_a_row():
 def test_a_length_beyond_the_end_takes_no_memory(length):
     header = struct.pack("<Q", length)
     stream = Hidden(DATA + header + struct.pack("<I", masked_crc32c(header)) + bytes(100))
-    with pytest.raises(CorruptRecordError, match=f"byte {STARTS[-1]} .*(are left|has more than 2,147,483,647)"):
+    with raises_with(CorruptRecordError, path="f", offset=STARTS[-1], record=len(STARTS) - 1):
         list(record_blocks(stream, "f"))
     assert stream.most <= 16 << 20
 
@@ -292,7 +293,7 @@ def test_scan_stream_takes_no_memory_for_a_length_either():
     for length in (3 << 30, 2**64 - 1):
         header = struct.pack("<Q", length)
         stream = Hidden(DATA + header + struct.pack("<I", masked_crc32c(header)) + bytes(100))
-        with pytest.raises(CorruptRecordError, match=f"byte {STARTS[-1]} .*(has more than|are left)"):
+        with raises_with(CorruptRecordError, path="f", offset=STARTS[-1], record=len(STARTS) - 1):
             list(tfrecord.scan_stream(stream, "f"))
         assert stream.most <= 16 << 20
 
