@@ -169,7 +169,7 @@ class BeamDatasetsError(Exception):
     def _location(self) -> str:
         """The prefix of the message: file, place in it and feature, each with a colon after it; '' without them."""
         places = (("", self.path), ("line ", self.line), ("byte ", self.offset))
-        location = ", ".join(f"{word}{place}" for word, place in places if place is not None)
+        location = ", ".join(f"{word}{fact}" for word, fact in places if fact is not None)
         if self.record is not None:
             location += f" (record {self.record})"
         return "".join(f"{text}: " for text in (location, self.feature) if text)

@@ -81,8 +81,8 @@ class MergedColumn:
         """
         first = next(file for start, file in reversed(self._files.items()) if value_path.startswith(start))
         types = self._types.setdefault(value_path, {_type_text(one): (one, first)})
-        known, file = types.get(_type_text(other), (other, path))
-        types[_type_text(other)] = replace(known, optional=known.optional or other.optional), file
+        same_field, file = types.get(_type_text(other), (other, path))
+        types[_type_text(other)] = replace(same_field, optional=same_field.optional or other.optional), file
         fields = [field for field, _ in types.values()]
         mark, number = "?" * any(field.optional for field in fields), common_number(fields)
         all_types = "both" if len(fields) == 2 else "all"

@@ -139,9 +139,9 @@ def wide_encoding(head: bytes) -> str:
     sample = head[: min(len(head) // 4 * 4, _WIDE_BYTES)]
     if not sample or head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ""
-    zeros = tuple(sample[place::4].count(0) / (len(sample) // 4) for place in range(4))
+    zeros = tuple(sample[index::4].count(0) / (len(sample) // 4) for index in range(4))  # in each byte of four
     for name, places in _ZEROS.items():
-        if all(share > 0.9 if place in places else share == 0 for place, share in enumerate(zeros)):
+        if all(share > 0.9 if index in places else share == 0 for index, share in enumerate(zeros)):
             return name
     return ""
 

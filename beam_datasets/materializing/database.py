@@ -138,13 +138,13 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # this ends the process
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests, waiting), daemon=True).start()
-    database, used = None, 0
+    database, initial_bytes = None, 0
     while True:
         query, parameters, name, stream, max_seconds, max_bytes = waiting.get()
         if database is None or database.max_bytes != max_bytes:
             database = Database(max_bytes)
-        used = used or _data_bytes()
-        _limit_memory(used, max_bytes)
+        initial_bytes = initial_bytes or _data_bytes()
+        _limit_memory(initial_bytes, max_bytes)
         signal.setitimer(signal.ITIMER_REAL, max_seconds)
         try:
             reply: tuple[Any, Any] = None, database.evaluate(query, parameters, name, _from_bytes(stream))
@@ -165,7 +165,7 @@ def _receive(requests: BinaryIO, waiting: queue.SimpleQueue[Any]) -> None:
 
 
 def _limit_memory(used: int, max_bytes: int) -> None:
-    """Limits the memory of this process to `max_bytes` more than `used`, unless that is unknown: 0."""
+    """Limits the memory of this process to `used` + `max_bytes`; does nothing if `used` is 0, which means unknown."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if used:
         limits = [used + max_bytes, *([] if hard == resource.RLIM_INFINITY else [hard])]

@@ -142,7 +142,7 @@ def mix(
 def _fingerprint_of(source: Source) -> dict[str, str]:
     """Returns the fingerprint of a source."""
     if isinstance(source, Stream):
-        return source._fingerprint()
+        return source._stream_fingerprint()
     return fingerprint(**source._identity, operations=source._operation.texts)
 
 

@@ -341,7 +341,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
 
     def _fingerprint(self) -> dict[str, str]:
         """Returns the fingerprint of the stream, with the worker of each `shard()`."""
-        fields = self._stream._fingerprint()
+        fields = self._stream._stream_fingerprint()
         workers = "; ".join(_workers(self._stream._base._operation))
         return {**fields, "worker": workers} if workers else fields
 

@@ -265,7 +265,7 @@ class Stream(metaclass=NamesForeign):
         """The function that checks a unit of the base; None if the base is a dataset, whose units are positions."""
         return None if isinstance(self._base, ReadPlan) else self._base.unit
 
-    def _fingerprint(self) -> dict[str, str]:
+    def _stream_fingerprint(self) -> dict[str, str]:
         """Returns the fingerprint of the base and the links; see `checkpoint.fingerprint`."""
         links = [link.text for link in self._links if link.text]
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
