@@ -15,6 +15,7 @@ from beam_datasets.intake.image_formats import DamagedError, ImageHeader
 _FRAME = struct.Struct(">BHHB")  # bits, height, width, channels
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA})  # that decoders read: SOF0 to SOF3, SOF9, SOF10
 _UNREADABLE_FRAMES = frozenset({0xC5, 0xC6, 0xC7, 0xC8, 0xCB, 0xCD, 0xCE, 0xCF})
+_PROGRESSIVE = (0xC2, 0xCA)
 _LOSSLESS = 0xC3
 _JPEG_LS = 0xF7
 _DHT, _EOI, _SOS, _DQT, _DRI, _APP1, _APP2 = 0xC4, 0xD9, 0xDA, 0xDB, 0xDD, 0xE1, 0xE2
@@ -23,7 +24,7 @@ _IGNORED = frozenset({0xCC, 0xDC, 0xFE, *range(0xE0, 0xF0)})  # DAC, DNL, commen
 _WITHOUT_SEGMENT = frozenset({0x00, 0x01, *range(0xD0, 0xD8)})  # TEM, RST0 to RST7; and 0, an escaped byte FF
 _NO_SEGMENT_OR_FILL = _WITHOUT_SEGMENT | {0xFF}
 _SEGMENTS = _TABLES | _FRAMES | _IGNORED | {_SOS}
-_MARKER = re.compile(rb"\xff+([^\x00\x01\xff\xd0-\xd7])")
+_MARKER = re.compile(rb"\xff([^\x00\x01\xff\xd0-\xd7])")  # without the bytes FF that may precede it
 _METADATA = (b"Exif\0", b"http://ns.adobe.com/xap/")
 _VIEW_TYPES = range(0x020000, 0x030000)  # of pictures in an MPO file: panorama, stereo and multi-angle views
 _MAX_TABLES = 4  # of each kind; also the number of channels of a scan
@@ -62,7 +63,8 @@ def read_header(data: bytes) -> ImageHeader:
         raise DamagedError("its size is not given before its pixels (SOS)")
     if frame_code != _LOSSLESS and not used_tables <= defined_tables:
         raise DamagedError(f"its quantization table {min(used_tables - defined_tables)} is missing")
-    if not data.endswith(b"\xff\xd9") and not _has_end(data, scan_start):
+    is_sure = data.endswith(b"\xff\xd9") and frame_code not in _PROGRESSIVE
+    if not is_sure and not _has_end(data, scan_start):
         raise DamagedError(f"the file ends at byte {len(data)}, before the end of the image (EOI)")
     views = max(sum(picture_type in _VIEW_TYPES for picture_type in picture_types), 1) if picture_types else 1
     bits, height, width, num_channels = frame
@@ -201,7 +203,10 @@ def _check_scan(segment: bytes, ids: bytes) -> None:
 
 
 def _has_end(data: bytes, offset: int) -> bool:
-    """Returns whether there is an end of the image (EOI) after `offset`, the start of the pixels of its first scan."""
+    """Returns whether there is an end of the image (EOI) after `offset`, the start of the pixels of its first scan.
+
+    Between the scans of a progressive image, a damaged segment may contain the EOI, so that decoders miss it.
+    """
     while match := _MARKER.search(data, offset):
         if match[1][0] == _EOI:
             return True

@@ -1,8 +1,10 @@
 """The structure of image files: what is damaged is refused without decoding it, what decoders read is accepted."""
 
+import io
 import struct
 import sys
 import zlib
+from contextlib import nullcontext
 
 import imagecodecs
 import numpy as np
@@ -67,12 +69,28 @@ def test_jpeg_ls_is_named():
         check_image(imagecodecs.jpegls_encode(PIXELS))
 
 
+def decoded_by_two(data):
+    imagecodecs.jpeg8_decode(data)
+    Pillow.open(io.BytesIO(data)).load()
+
+
 def test_what_decoders_read_is_accepted():
     """Except a JPEG without its end, of which a decoder may have all pixels before it misses the end."""
     for data in mutations([JPEG, PROGRESSIVE], 500):
         if refused(data) and b"\xff\xd9" in data[-2:]:
-            with pytest.raises((imagecodecs.Jpeg8Error, ValueError, RuntimeError)):
-                imagecodecs.jpeg8_decode(data)
+            with pytest.raises((imagecodecs.Jpeg8Error, ValueError, RuntimeError, OSError)):
+                decoded_by_two(data)
+
+
+def test_an_end_within_a_segment_between_scans_is_none():
+    """imagecodecs reads it with a warning; Pillow does not. It does for an image of one scan, which has all pixels."""
+    for file, is_read in ((PROGRESSIVE, False), (JPEG, True)):
+        start = file.rfind(b"\xff\xda") + 20
+        data = file[:start] + b"\xff\xfe\x7f\xff" + file[start:]
+        assert refused(data) != is_read
+        with nullcontext() if is_read else pytest.raises(OSError, match="truncated"):
+            decoded_by_two(data)
+        assert not refused(data[:start] + b"\xff\xfe\0\2" + file[start:])
 
 
 HEADERS = [
