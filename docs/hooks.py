@@ -1,4 +1,4 @@
-"""Adds the help of every command to reference/options.md when the site is built."""
+"""Adds the help of every command to reference/options.md, and a label for the search, when the site is built."""
 
 import os
 import subprocess
@@ -13,6 +13,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri != "reference/options.md":
         return markdown
     return markdown + "".join(f"\n## {command}\n\n```text\n{_help(command)}```\n" for command in COMMANDS)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Returns the HTML of a page, with a name for the dialog of the search, which screen readers say."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
 
 
 def _help(command: str) -> str:
