@@ -15,6 +15,7 @@ from beam_datasets.intake.image_formats import DamagedError, ImageHeader
 _FRAME = struct.Struct(">BHHB")  # bits, height, width, channels
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA})  # that decoders read: SOF0 to SOF3, SOF9, SOF10
 _UNREADABLE_FRAMES = frozenset({0xC5, 0xC6, 0xC7, 0xC8, 0xCB, 0xCD, 0xCE, 0xCF})
+_SEQUENTIAL = (0xC0, 0xC1)  # with Huffman codes: of the brightness or another value, and of the end of the block
 _PROGRESSIVE = (0xC2, 0xCA)
 _LOSSLESS = 0xC3
 _JPEG_LS = 0xF7
@@ -63,9 +64,7 @@ def read_header(data: bytes) -> ImageHeader:
         raise DamagedError("its size is not given before its pixels (SOS)")
     if frame_code != _LOSSLESS and not used_tables <= defined_tables:
         raise DamagedError(f"its quantization table {min(used_tables - defined_tables)} is missing")
-    is_sure = data.endswith(b"\xff\xd9") and frame_code not in _PROGRESSIVE
-    if not is_sure and not _has_end(data, scan_start):
-        raise DamagedError(f"the file ends at byte {len(data)}, before the end of the image (EOI)")
+    _check_pixels(data, scan_start, frame_code, frame[1], frame[2])
     views = max(sum(picture_type in _VIEW_TYPES for picture_type in picture_types), 1) if picture_types else 1
     bits, height, width, num_channels = frame
     previews = max(len(picture_types) - views, 0)
@@ -200,6 +199,28 @@ def _check_scan(segment: bytes, ids: bytes) -> None:
         raise DamagedError(f"the header of its pixels (SOS) has {len(segment)} bytes for {number} channels")
     if ids and not set(segment[1 : 1 + 2 * number : 2]) <= set(ids):
         raise DamagedError("its pixels (SOS) are of a channel that its header (SOF) lacks")
+
+
+def _check_pixels(data: bytes, start: int, frame_code: int, height: int, width: int) -> None:
+    """Checks that the pixels have an end, and are not too few bytes for the size of the image.
+
+    Args:
+        data: the file.
+        start: byte offset of the pixels of the first scan.
+        frame_code: marker code of the header of the image (SOF).
+        height: height in pixels.
+        width: width in pixels.
+
+    Raises:
+        DamagedError: the end is missing, or pixels are.
+    """
+    is_sure = data.endswith(b"\xff\xd9") and frame_code not in _PROGRESSIVE
+    if not is_sure and not _has_end(data, start):
+        raise DamagedError(f"the file ends at byte {len(data)}, before the end of the image (EOI)")
+    size = len(data) - start
+    if frame_code in _SEQUENTIAL and 4 * size < -(-height // 8) * -(-width // 8):
+        pixels = f"{height} x {width} pixels, of which each block of 8 x 8 has 2 bits or more"
+        raise DamagedError(f"it has {size} bytes for {pixels}")
 
 
 def _has_end(data: bytes, offset: int) -> bool:

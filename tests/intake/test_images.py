@@ -69,6 +69,19 @@ def test_jpeg_ls_is_named():
         check_image(imagecodecs.jpegls_encode(PIXELS))
 
 
+def test_pixels_that_a_jpeg_cannot_have():
+    """imagecodecs fills them up; Pillow refuses them. One of equal pixels has the fewest bits."""
+    frame = JPEG.find(b"\xff\xc0") + 5
+    data = JPEG[:frame] + b"\xff\xff" + JPEG[frame + 2 :]
+    with pytest.raises(OSError, match="broken data stream"):
+        Pillow.open(io.BytesIO(data)).load()
+    with pytest.raises(InputError, match="bytes for 65535 x 7 pixels"):
+        check_image(data)
+    for mode, color in (("L", 128), ("RGB", (0, 0, 0))):
+        for more in ({}, {"optimize": True}, {"quality": 1}, {"subsampling": 2}):
+            assert not refused(saved(Pillow.new(mode, (3000, 2000), color), "JPEG", **more))
+
+
 def decoded_by_two(data):
     imagecodecs.jpeg8_decode(data)
     Pillow.open(io.BytesIO(data)).load()
