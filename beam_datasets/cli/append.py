@@ -142,7 +142,8 @@ def run(args: Sequence[str]) -> int:
             plan = plan_append(parent, sources, options)
             say(_format_plan(plan))
             if parsed.dry_run or not plan.has_changes:
-                say(_why_not_published(plan, builders, has_changed=any(note.endswith(NOT_TAKEN) for note in notes)))
+                ran = builders if parsed.dry_run else ()
+                say(_why_not_published(plan, ran, has_changed=any(note.endswith(NOT_TAKEN) for note in notes)))
                 return 0
             with publishing_in(plan.dataset_dir), bytes_bar("Append") as show:
                 total = plan.num_bytes
@@ -187,16 +188,17 @@ def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed
 
     Args:
         plan: the plan.
-        builders: the builders that were run.
+        builders: the builders that a dry run has run.
         has_changed: whether known files have changed that were not taken.
     """
+    names = ", ".join(builders)
+    ran = f" What builds the new examples was run: {names}." if names else ""
     if plan.has_changes:
-        ran = ", ".join(builders)
-        return "Nothing was published (--dry_run)." + (f" What builds the new examples was run: {ran}." if ran else "")
+        return f"Nothing was published (--dry_run).{ran}"
     reason = f"{plan.parent_dir} has all of it"
     if has_changed:
         reason = "no file is new, and those that have changed were not taken"
-    return f"Nothing changes: {reason}. Nothing was published."
+    return f"Nothing changes: {reason}. Nothing was published.{ran}"
 
 
 _SHARE_OR_PATTERN = re.compile(r"(?:\w+=)?[^\[\]:]*[%*/.][^\[\]:]*")  # a slice has brackets, or is a name

@@ -107,7 +107,9 @@ def test_split_is_checked_if_nothing_is_new(orders, run):
 
 def test_nothing_is_said_to_be_published_of_files_that_were_not_taken(orders, run):
     _, out, _ = run("append", "rows", *CSV)
-    assert "1.0.0 has all of it. Nothing was published." in out
+    assert out.endswith("1.0.0 has all of it. Nothing was published.\n")
+    _, out, _ = run("append", "rows", *CSV, "--dry_run")
+    assert out.endswith("1.0.0 has all of it. Nothing was published. What builds the new examples was run: csv.\n")
     (orders / "rows.csv").write_text("id,code,ok\n1,a,true\n2,b,false\n3,c,true\n4,d,true\n")
     os.utime(orders / "rows.csv", (1, 1))
     code, out, _ = run("append", "rows", *CSV)
