@@ -488,9 +488,10 @@ def _canonical(builder: Any, root: str) -> str:
         return directory
     config = builder.builder_config.name if builder.builder_config else None
     label = _join_config(builder.name, config)
+    advice = _advise_root_above(builder.name, root) or " Generate it with build(), or ask for one that is there."
     raise DatasetNotFoundError(
         f"{label}:{builder.version}, the version of its code, is not published in {root}; "
-        f"{published_versions_text(builder.name, root)}. Generate it with build(), or ask for one that is there."
+        f"{published_versions_text(builder.name, root)}.{advice}"
     )
 
 
@@ -523,11 +524,16 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         return DatasetNotFoundError(
             f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
         )
-    if not advice and (parent := _root_above(name, root)):
-        advice = f" This is the directory of a dataset: give the one above, data_dir={parent!r} (--data_dir)."
     return DatasetNotFoundError(
-        f"no dataset {name!r} is published in {root}; datasets there are: {names_text}.{advice}"
+        f"no dataset {name!r} is published in {root}; datasets there are: {names_text}."
+        f"{advice or _advise_root_above(name, root)}"
     )
+
+
+def _advise_root_above(name: str, root: str) -> str:
+    """Returns the sentence that names the data_dir, with a space before it, if `root` is a directory of the dataset."""
+    parent = _root_above(name, root)
+    return parent and f" This is the directory of a dataset: give the one above, data_dir={parent!r} (--data_dir)."
 
 
 def _root_above(name: str, directory: str) -> str:

@@ -93,6 +93,7 @@ def test_not_found_lists_what_is_published(root, name, message):
         catalog.find_dataset_dir(name, f"{root}{folder}")
 
 
+@pytest.mark.usefixtures("registry")
 def test_paths_in_place_of_names_are_hinted_at(root, monkeypatch):
     monkeypatch.chdir(Path(root).parent)
     data = Path(root).name
@@ -105,6 +106,22 @@ def test_paths_in_place_of_names_are_hinted_at(root, monkeypatch):
             catalog.find_dataset_dir(name, f"{root}/{folder}")
     with pytest.raises(ValueError, match="not a dataset name; .* builder_from_directory"):
         catalog.find_dataset_dir(f"{root}/digits")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_directory_of_a_registered_dataset_in_place_of_its_parent_is_hinted_at(root):
+    class Digits(bd.DatasetBuilder):
+        VERSION = "2.0.0"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"n": "int64"})
+
+        def _split_generators(self):
+            return {}
+
+    assert catalog.find_dataset_dir(Digits.name, root) == f"{root}/digits/2.0.0"
+    with pytest.raises(DatasetNotFoundError, match=f"version of its code, .* give the one above, data_dir='{root}'"):
+        catalog.find_dataset_dir("digits", f"{root}/digits")
 
 
 def test_lists(root):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from beam_datasets.catalog import USUAL_SPLITS
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
 
@@ -504,6 +503,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
+        from beam_datasets.catalog import USUAL_SPLITS
+
         repetition_note = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         hint = ""
         if "--pattern" in parser._option_string_actions:
@@ -513,8 +514,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
             hint = f" Did you mean '{option} {first}'?"
         elif "--source" in parser._option_string_actions:
             hint = (
-                f" The new name is given by --to {first}; features are joined by commas, as in --features A,{first}, "
-                f"and datasets by --split 'train=train+{first}:train'."
+                f" --to gives the new name, such as --to {first}; features are joined by commas, as in --features "
+                f"A,{first}, and datasets are joined by --split, as in --split 'train=train+{first}:train'."
             )
         raise UsageError(
             f"what is {first!r}? An option begins with --{repetition_note}; see {parser.prog} --help.{hint}"

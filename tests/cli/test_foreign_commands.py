@@ -128,7 +128,7 @@ GUESSES = [
     ("stats digits train", "Did you mean '--split train'?"),
     ("stats digits test[:10]", "Did you mean '--split test[:10]'?"),
     ("info digits --split train", "features, splits and sizes are printed"),
-    ("materialize digits few", "The new name is given by --to few;"),
+    ("materialize digits few", "--to gives the new name, such as --to few;"),
     ("materialize digits --features a b", "features are joined by commas, as in --features A,b"),
     ("new MyBirds", "such as my_birds"),
     ("new my-birds", "such as 'my_birds'"),

@@ -135,11 +135,13 @@ def test_faults_in_metadata(local: Path, remote: str, monkeypatch: pytest.Monkey
         for faults in (["flip"], ["flip", "flip"], ["cut"], ["drop"]):
             FaultyHandler.faults[:] = [""] * place + faults
             assert records(remote) == expected
+    features = (local / "features.json").read_bytes()
     (local / "features.json").write_text("{}")
     FaultyHandler.faults.clear()
     FaultyHandler.sent.clear()
     with pytest.raises(MetadataError, match="features.json: its SHA-256 is .* It was changed after it was published"):
         records(remote)
+    (local / "features.json").write_bytes(features)
     assert sum(path.endswith("features.json") for path in FaultyHandler.sent) == 2
 
 
