@@ -418,6 +418,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, attributes: dict[str, Any], said:
     assert said in outcome(tmp_path, **attributes)
 
 
+@pytest.mark.slow
 def test_examples_in_two_splits(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
 

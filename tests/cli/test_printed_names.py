@@ -65,6 +65,7 @@ def test_features_that_are_kept_have_dots(orders, run, name):
         assert "product/" not in out
 
 
+@pytest.mark.slow
 def test_bools_are_shown_as_bools(orders, run):
     _, out, _ = run("stats", "orders")
     assert "\npaid          False 50.0%, True 50.0%\n" in out

@@ -136,6 +136,7 @@ def test_paths_in_csv_and_json_lines(sounds):
     assert [row["o"]["sound"][0].tolist() for row in rows_of(made)] == [MONO.tolist()] * 2
 
 
+@pytest.mark.slow
 def test_bytes_in_json_lines_parquet_and_tfrecords(files):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     contents = [encoded(MONO, form) for form in ("WAV", "FLAC")]

@@ -86,7 +86,7 @@ def write_rows(tmp_path: Path, kind: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("builder", [Csv, Jsonl, Parquet])
+@pytest.mark.parametrize("builder", [Csv, *(pytest.param(each, marks=pytest.mark.slow) for each in (Jsonl, Parquet))])
 def test_integers_and_bools_with_missing_values_are_named_once_with_what_to_choose(
     tmp_path: Path, notes: list[str], capsys: pytest.CaptureFixture[str], builder: type[RowsBuilder]
 ) -> None:
