@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import progress_bars, progress_lines, say, splits_table, table
-from beam_datasets.cli.resolve import BuilderRequest, builder_file, known_names, resolve
+from beam_datasets.cli.resolve import BuilderRequest, builder_file, file_of_folder, known_names, resolve
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
@@ -322,22 +321,14 @@ def _parse_build(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], Bu
 
 def _with_dataset(args: Sequence[str]) -> Sequence[str]:
     """Returns the arguments with a builder's file first: that of a given directory, or else of this directory."""
-    first = args[0] if args else None
-    if first in ("-h", "--help") or (first and not first.startswith("-") and not _is_folder(first)):
-        return args
+    if args and (args[0] in ("-h", "--help") or not args[0].startswith("-")):
+        return [file_of_folder(args[0]), *args[1:]]
     try:
-        return [builder_file(first), *args[1:]] if first and _is_folder(first) else [builder_file("."), *args]
+        return [builder_file("."), *args]
     except UsageError as error:
         if not args:
             return args  # prints help
-        if _is_folder(args[0]):
-            raise
         raise UsageError(f"the dataset comes first: {COMMAND.usage}\n{error}") from None
-
-
-def _is_folder(text: str) -> bool:
-    """Returns whether an argument is the path of a directory, such as `./digits`; `name/config` is a dataset."""
-    return text == "." or (text.startswith((".", os.sep)) and os.path.isdir(text))
 
 
 def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> DatasetBuilder:

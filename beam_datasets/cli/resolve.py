@@ -72,9 +72,7 @@ def resolve(text: str) -> BuilderRequest:
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
-    text = (text.rstrip("/") or text) if os.path.isdir(text) else text
-    if _is_folder(text):
-        return BuilderRequest(_builder_of(_load_file(builder_file(text)), None))
+    text = file_of_folder(text)
     code = _CODE.fullmatch(text)
     if format_of(text):
         raise UsageError(
@@ -92,6 +90,23 @@ def resolve(text: str) -> BuilderRequest:
         return BuilderRequest(_by_name(name.name), name.config, name.version, name.kwargs)
     [module] = import_code([code["where"]])
     return BuilderRequest(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
+
+
+def file_of_folder(text: str) -> str:
+    """Returns the path of the builder's file in a directory whose path is given; any other text unchanged.
+
+    A text such as `digits/small`, which is the name of a dataset with a config, is no path even if there is such a
+    directory; neither is a name without a slash, which `resolve` looks for elsewhere first.
+
+    Raises:
+        UsageError: the directory does not contain exactly one builder.
+    """
+    if not os.path.isdir(text):
+        return text
+    folder = text.rstrip("/") or text
+    head, slash, _ = folder.partition("/")
+    is_name = not slash or head in {*catalog.registered(), *known_names()} or _datasets_in(head)
+    return folder if is_name and head not in ("", ".", "..") else builder_file(folder)
 
 
 def is_builder(text: str) -> bool:
@@ -117,14 +132,6 @@ def _is_code(text: str) -> bool:
     """Returns whether a text is the name of a module that exists, such as beam_datasets.files.csv."""
     code = _CODE.fullmatch(text)
     return code is not None and code["where"] == text and (text.endswith(".py") or _exists(text))
-
-
-def _is_folder(text: str) -> bool:
-    """Returns whether a text is the path of a directory, and not a dataset's name with a config."""
-    head, slash, _ = text.partition("/")
-    if not slash or not os.path.isdir(text):
-        return False
-    return head in ("", ".", "..") or not (head in {*catalog.registered(), *known_names()} or _datasets_in(head))
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:

@@ -145,8 +145,8 @@ class Follower:
             parts.append(f"{', '.join(status.stages) or status.state} (tasks: {status.finished} of {status.tasks})")
         if progress is not None:
             parts += self._parts_of(progress, seconds)
-            is_started = progress != Progress(0, 0, 0, 0) or seconds - self._changed_at < START_SECONDS
-            if status is not None and not is_started:  # Flink's workers are started by worker pools
+            is_late = progress == Progress(0, 0, 0, 0) and seconds - self._changed_at >= START_SECONDS
+            if is_late and status is not None:  # Flink's workers are started by worker pools
                 parts.append("if no worker has started, the output of the worker pool says why")
         if self.restarts:
             parts.append(_plural(self.restarts, "restart"))

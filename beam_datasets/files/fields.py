@@ -262,7 +262,7 @@ def paths_of(fields: Mapping[str, Field], prefix: str = "") -> Iterator[str]:
         yield from paths_of(field.fields or {}, f"{prefix}{name}/")
 
 
-_ITEMS = re.compile(r"(\[\])*$")
+_ITEMS = re.compile(r"(\[\])+$")
 
 
 def advice(path: str, kind: str) -> str:
@@ -273,7 +273,7 @@ def advice(path: str, kind: str) -> str:
     >>> advice("price [EUR]", "string")
     "--feature 'price [EUR]=string'"
     """
-    name = path[: len(path) - len(_ITEMS.search(path)[0])]  # type: ignore[index]  # matches any text
+    name = _ITEMS.sub("", path)
     return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
 
 

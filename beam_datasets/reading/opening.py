@@ -36,7 +36,7 @@ from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Decode
 from beam_datasets.reading.lookup import Lookup
-from beam_datasets.reading.records.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool, parse_checked
 from beam_datasets.reading.records.source import Source
 
 Path = str | os.PathLike[str]
@@ -44,7 +44,6 @@ Options = Mapping[str, Any] | None
 T = TypeVar("T")
 
 _MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bits
-_MAX_READS = 4  # of a metadata file whose content differs each time
 
 
 class DatasetsBySplit(dict[str, Any]):
@@ -452,24 +451,15 @@ class ReadOnlyBuilder:
 
 
 def _read_checked(path: str, parse: Callable[[bytes], T]) -> T:
-    """Returns what `parse` makes of a file's content, which it checks.
-
-    A file of a store whose check fails is read again until its content is the same twice: on the way bits may change.
+    """Returns the result of `parse` for a file's content; see `parse_checked`.
 
     Raises:
         MetadataError: the file is damaged.
         PathNotFoundError: the file does not exist.
     """
-    previous = None
-    for number in range(_MAX_READS):
-        content = storage.read_bytes(path)
-        try:
-            return parse(content)
-        except MetadataError:
-            if not storage.is_remote(path) or content == previous or number == _MAX_READS - 1:
-                raise
-            previous = content
-    raise AssertionError("unreachable")
+    return parse_checked(
+        storage.read_bytes(path), lambda: storage.read_bytes(path) if storage.is_remote(path) else None, parse
+    )
 
 
 def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:

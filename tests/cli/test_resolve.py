@@ -117,6 +117,18 @@ def test_folders_are_given_by_any_path(tmp_path, monkeypatch):
     assert resolve("bd_test_birds/small").config == "small"  # a config of the builder, though it is a directory, too
 
 
+@pytest.mark.parametrize("path", ["code/bd_one", "code/bd_two/", "./code/bd_three", "code/bd_four/birds.py"])
+def test_code_in_a_package_does_not_travel_with_a_job_however_its_path_is_given(path, tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / path.removesuffix("birds.py")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "birds.py").write_text(SOURCE.format(name="Birds"))
+    engine = ["--runner", "FlinkRunner", "--environment_type", "EXTERNAL", "--environment_config", "pool:50000"]
+    code, _, err = run("build", path, "--data_dir", tmp_path / "data", *engine)
+    assert (code, "birds.py is in a package of this machine" in err) == (2, True), err
+
+
 def test_by_file(tmp_path):
     path = tmp_path / "bd_test_one.py"
     path.write_text(SOURCE.format(name="One"))

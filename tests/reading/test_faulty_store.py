@@ -142,7 +142,9 @@ def test_faults_in_metadata(local: Path, remote: str, monkeypatch: pytest.Monkey
     with pytest.raises(MetadataError, match="features.json: its SHA-256 is .* It was changed after it was published"):
         records(remote)
     (local / "features.json").write_bytes(features)
-    assert sum(path.endswith("features.json") for path in FaultyHandler.sent) == 2
+    assert (
+        sum(path.endswith("features.json") for path in FaultyHandler.sent) == 3
+    )  # the first may be damaged on the way
 
 
 def test_many_reads_of_a_faulty_store(local: Path, remote: str, cache: Path | None) -> None:

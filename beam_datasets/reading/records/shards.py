@@ -237,7 +237,8 @@ class Shard:
             """Returns the record in its framed bytes, and checks its checksums."""
             return tfrecord.unframe(data, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
-        return read_checked(self.reader, start, stop, unframe_record)
+        reader = self.reader
+        return parse_checked(reader.read(start, stop), lambda: reader.read_anew(start, stop), unframe_record)
 
     def read_many(self, records: Ints) -> list[bytes]:
         """Returns the data of records, after checking their checksums.
@@ -385,7 +386,11 @@ def read_index(path: str) -> Index | None:
 def _read_remote_index(reader: Reader) -> Index:
     """Reads an index from a store; requests it again if it is damaged."""
     try:
-        return read_checked(reader, 0, reader.size, lambda data: _parse_index(data, reader.path))
+        return parse_checked(
+            reader.read(0, reader.size),
+            lambda: reader.read_anew(0, reader.size),
+            lambda data: _parse_index(data, reader.path),
+        )
     except MetadataError:
         return Index.from_bytes(reader.read(), path=reader.path)
 
@@ -397,29 +402,28 @@ def _parse_index(data: Buffer, path: str) -> Index:
     return index
 
 
-def read_checked(reader: Reader, start: int, stop: int, parse: Callable[[Buffer], T]) -> T:
-    """Reads the bytes [start, stop) of a file and parses them. If they are damaged, reads them again from the store.
+def parse_checked(data: Buffer, read_again: Callable[[], Buffer | None], parse: Callable[[Any], T]) -> T:
+    """Parses bytes of a file. If they are damaged, reads them again from the store, as they may be intact there.
 
     Args:
-        reader: reader of the file.
-        start: first byte.
-        stop: the byte after the last one.
+        data: the bytes.
+        read_again: function that reads them from the store; it returns None if the file is not in one.
         parse: function from the bytes to the result; raises an error if they are damaged.
 
     Raises:
         CorruptRecordError, MetadataError: `parse` raised it for bytes that the store has returned twice in a row, or in
             each of several attempts.
     """
-    data: Buffer | None = reader.read(start, stop)
     previous_data: bytes | None = None
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return parse(data)  # type: ignore[arg-type]
+            return parse(data)
         except (CorruptRecordError, MetadataError):
-            if (data := reader.read_anew(start, stop)) is None or bytes(data) == previous_data:
+            new_data = read_again()
+            if new_data is None or bytes(new_data) == previous_data:
                 raise
-            previous_data = bytes(data)
-    return parse(data)  # type: ignore[arg-type]
+            data, previous_data = new_data, bytes(new_data)
+    return parse(data)
 
 
 def _check_num_records(index: Index, path: str, num_records: int) -> None:
