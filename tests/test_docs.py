@@ -63,9 +63,13 @@ def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
     run_page(DOCS / page, tmp_path)
 
 
-def test_readme_opens_with_the_two_commands() -> None:
-    lines = README.read_text(encoding="utf-8").splitlines()
-    assert [line.split("#")[0].strip() for line in lines[2:6]] == ["```", "make quickstart", "make test", "```"]
+def test_readme_says_what_for_whom_and_why_before_the_two_commands() -> None:
+    opening, commands, rest = README.read_text(encoding="utf-8").split("```\n", maxsplit=2)
+    assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make quickstart", "make test"]
+    what, *questions = opening.removeprefix("# beam_datasets\n\n").strip().split("\n\n")
+    assert len(re.findall(r"[.]( |$)", what, re.MULTILINE)) == 2
+    assert [re.findall(r"^\*\*(.*?)\*\*", text)[0][:8] for text in questions] == ["For whom", "Why not "]
+    assert rest.strip().startswith("| compared with | advantages")
 
 
 def test_the_readme_is_short() -> None:
