@@ -96,7 +96,7 @@ def _engine_report(publication: Publication) -> dict[str, Any]:
 
     Returns {} for other runs, and if the file is missing or damaged.
     """
-    if publication.spill_dir is None:
+    if publication.spill_dir is None or publication.owner.is_local:
         return {}
     try:
         progress = json.loads(storage.read_bytes(storage.join(publication.spill_dir, PROGRESS_FILE)))

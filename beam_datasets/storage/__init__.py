@@ -287,8 +287,8 @@ def empty_new_dirs_removed(*paths_below: PathLike) -> Iterator[None]:
         yield
     finally:
         for directory in new:
-            with contextlib.suppress(StorageError):  # something is in it
-                remove_empty_dir(directory)
+            with contextlib.suppress(OSError):  # something is in it
+                os.rmdir(directory)
 
 
 def rename_dir(source: PathLike, target: PathLike) -> None:
