@@ -216,6 +216,15 @@ def test_parameters_of_split_generators(tmp_path, parameters):
         assert seen["dl_manager"].download([]) == []
 
 
+def test_a_builder_that_takes_no_download_manager_reads_no_checksums(tmp_path, monkeypatch):
+    def checksums_file(cls):
+        raise AssertionError("asked for the checksums of downloads")
+
+    monkeypatch.setattr(Plain, "checksums_file", classmethod(checksums_file))
+    builder = Plain(data_dir=tmp_path)
+    assert set(pickle.loads(pickle.dumps(builder)).split_generators(None)) == set(builder.split_generators(None))
+
+
 @pytest.mark.parametrize(
     "splits, error, message",
     [

@@ -311,7 +311,7 @@ class DatasetBuilder(DeclaredVariants):
         options = BuildOptions(sharding, engine, check_against, resume, check_images, progress, counters)
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
         previous_settings = settings = self._downloads
-        if settings is None or changed or not verify_ssl:
+        if changed or not verify_ssl:
             self._downloads = settings = self.download_settings(
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
@@ -322,7 +322,7 @@ class DatasetBuilder(DeclaredVariants):
 
             raise with_key(error, self) from None
         except Exception as error:
-            settings.check_manual_dir(error)
+            (settings or self.download_settings()).check_manual_dir(error)
             raise
         finally:
             self._downloads = previous_settings  # they are not those of a later build
@@ -574,13 +574,12 @@ class DatasetBuilder(DeclaredVariants):
         Raises:
             BeamDatasetsError: there is no split, or one has no source.
         """
-        parameters = inspect.signature(self._split_generators).parameters.values()
-        positional = [
-            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-        ]
-        downloads = (self._downloads or self.download_settings()).manager()
-        generators = self._split_generators(*[pipeline if p.name == "pipeline" else downloads for p in positional])
-        self.download_size = downloads.downloaded_size
+        settings = self._downloads_if_taken()
+        downloads = settings.manager() if settings else None
+        names = self._required_parameters()
+        generators = self._split_generators(*[pipeline if name == "pipeline" else downloads for name in names])
+        if downloads is not None:
+            self.download_size = downloads.downloaded_size
         splits = dict(generators) if isinstance(generators, Mapping) else self._sources_by_split(generators)
         if not splits:
             raise BeamDatasetsError(
@@ -592,6 +591,22 @@ class DatasetBuilder(DeclaredVariants):
             if source is None:
                 raise BeamDatasetsError(f"split {name!r}: its source is None. Did the function forget yield or return?")
         return splits
+
+    def _required_parameters(self) -> list[str]:
+        """Returns the names of the parameters of `_split_generators` without a default, in order."""
+        parameters = inspect.signature(self._split_generators).parameters.values()
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in kinds and parameter.default is parameter.empty
+        ]
+
+    def _downloads_if_taken(self) -> DownloadSettings | None:
+        """Returns the settings of downloads; None if none were given, and `_split_generators` takes no manager."""
+        if self._downloads is None and all(name == "pipeline" for name in self._required_parameters()):
+            return None
+        return self._downloads or self.download_settings()
 
     def _sources_by_split(self, generators: Any) -> dict[str, ExampleSource]:
         """Returns {split: source} of a list of `SplitGenerator`."""
@@ -640,7 +655,8 @@ class DatasetBuilder(DeclaredVariants):
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("info", None)  # made anew on a worker
-        state["_downloads"] = dataclasses.replace(self._downloads or self.download_settings(), offline=True)
+        if settings := self._downloads_if_taken():
+            state["_downloads"] = dataclasses.replace(settings, offline=True)
         return state
 
 
