@@ -57,6 +57,8 @@ class FitLoop(NamedTuple):
         saves_rank_0_alone: whether all ranks restore from its checkpoints the state of the loader of rank 0, as no
             function of the user for `on_load_checkpoint` gives each rank its own.
         is_resuming: whether it resumes from a checkpoint.
+        resumes_longest_loader: whether it resumes from a checkpoint with the states of several loaders, and an epoch
+            ends with the longest one: a `CombinedLoader` of mode `max_size`.
     """
 
     epoch: int
@@ -64,6 +66,7 @@ class FitLoop(NamedTuple):
     has_spent_loader: bool
     saves_rank_0_alone: bool
     is_resuming: bool
+    resumes_longest_loader: bool
 
 
 def is_divided_by_caller() -> bool:
@@ -245,22 +248,24 @@ def _is_probed_by_lightning() -> bool:
 
 def find_fit_loop() -> FitLoop | None:
     """Returns the loop of Lightning that begins to iterate over the training data; None if another program does so."""
-    is_stateful = is_combined = False
+    is_stateful = is_combined = is_longest = False
     for frame in _frames():
         path = frame.f_code.co_filename
         is_stateful |= path.endswith(_STATEFUL_LOADERS)
-        is_combined |= path.endswith(_COMBINED_LOADERS)  # not in a user's function that the loop calls
+        if path.endswith(_COMBINED_LOADERS):
+            is_combined = True  # not in a user's function that the loop calls
+            is_longest |= getattr(frame.f_locals.get("self"), "_mode", None) == "max_size"
         if path.endswith(_EVALUATION_LOOPS):
             return None
         if path.endswith(_FIT_LOOPS):
-            return _describe_known_loop(frame.f_locals.get("self"), is_stateful) if is_combined else None
+            return _describe_known_loop(frame.f_locals.get("self"), is_stateful, is_longest) if is_combined else None
     return None
 
 
-def _describe_known_loop(loop: Any, is_stateful: bool) -> FitLoop | None:
+def _describe_known_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoop | None:
     """Returns the `FitLoop` of a loop of Lightning; None, with a warning, of one that has other attributes."""
     try:
-        return _describe_fit_loop(loop, is_stateful)
+        return _describe_fit_loop(loop, is_stateful, is_longest)
     except AttributeError as error:
         _warn_of_unknown_loop(str(error))
         return None
@@ -276,7 +281,7 @@ def _warn_of_unknown_loop(problem: str) -> None:
     )
 
 
-def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
+def _describe_fit_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoop:
     """Returns the `FitLoop` of a loop of Lightning.
 
     A loop that resumes iterates over its loaders before it updates the numbers of its epochs. With `max_steps`, it then
@@ -285,6 +290,7 @@ def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
     Args:
         loop: a `lightning.pytorch.loops.fit_loop._FitLoop`, which is `fit_loop` of its Trainer.
         is_stateful: whether it reads by a StatefulDataLoader.
+        is_longest: whether an epoch ends with the longest of several loaders.
     """
     trainer, epochs, batches = loop.trainer, loop.epoch_progress.current, loop.epoch_loop.batch_progress
     is_after_last_batch = batches.is_last_batch and batches.current.completed < batches.current.processed
@@ -297,6 +303,7 @@ def _describe_fit_loop(loop: Any, is_stateful: bool) -> FitLoop:
         has_spent_loader=is_stateful and is_between_epochs,
         saves_rank_0_alone=is_stateful and trainer.world_size > 1 and not _has_hook_for_loading(trainer),
         is_resuming=loop.restarting,
+        resumes_longest_loader=is_stateful and is_longest and loop.restarting,
     )
 
 

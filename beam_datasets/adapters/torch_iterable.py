@@ -101,6 +101,7 @@ class Divided:
         self._skips_end = skips_end
         self._is_probe = is_probe
         self._process_of_pass: int | None = None  # id of the process that has begun a pass
+        self._process_of_ended_pass: int | None = None  # id of the process that has resumed at the end of a pass
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
@@ -243,15 +244,7 @@ class Divided:
         ranks = self.ranks
         check_outer_divider(self._dataset, num_workers * (1 if self._given_ranks else ranks.num_ranks))
         if worker == 0 and self._passes.claim_announcement():
-            LOGGER.info("%r: %s", self._dataset, ranks)
-            self._warn_of_unequal_steps(ranks)
-            if has_length(self._dataset):
-                warn_of_filled_batches(self._dataset, self._count_items_of_workers(ranks, num_workers))
-            elif not self._dataset._has_positions:
-                warn_of_filled_batches(self._dataset, None)
-            warn_of_dropped_examples(self, self._dataset, self._block)
-            warn_of_lightning(self._dataset, self._fit_loop)
-            warn_of_hugging_face(self._dataset)
+            self._announce(ranks, num_workers)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         is_worker = base_seed is not None
@@ -259,6 +252,11 @@ class Divided:
             start = self._start if self._passes.probe() else None
             return self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         start, self._start, loop = self._start, None, self._fit_loop
+        if start is None and self._has_ended_in_epoch(loop):
+            self._passes.number = self._passes.last
+            self._current = self._iterate_items(None, index, count, num_workers, is_worker=is_worker)
+            self._current.end()
+            return cast("Iterator[Any]", self._current)
         pass_of_start = None if start is None else pass_at_state(self._dataset, start)
         at_least = 0 if loop is None else loop.epoch
         if not self._passes.begin(worker, num_workers, base_seed, pass_of_start=pass_of_start, at_least=at_least):
@@ -268,6 +266,23 @@ class Divided:
         items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         self._current = items
         return items
+
+    def _announce(self, ranks: Ranks, num_workers: int) -> None:
+        """Logs the ranks, and warnings of what the frameworks that read would lose or repeat.
+
+        Args:
+            ranks: the rank of this process, and the number of ranks.
+            num_workers: the number of DataLoader workers of this rank.
+        """
+        LOGGER.info("%r: %s", self._dataset, ranks)
+        self._warn_of_unequal_steps(ranks)
+        if has_length(self._dataset):
+            warn_of_filled_batches(self._dataset, self._count_items_of_workers(ranks, num_workers))
+        elif not self._dataset._has_positions:
+            warn_of_filled_batches(self._dataset, None)
+        warn_of_dropped_examples(self, self._dataset, self._block)
+        warn_of_lightning(self._dataset, self._fit_loop)
+        warn_of_hugging_face(self._dataset)
 
     def _is_probed(self, *, is_worker: bool) -> bool:
         """Returns whether the pass that begins does not count, because a framework begins it without training on it.
@@ -282,6 +297,22 @@ class Divided:
         if not is_worker:
             return callers.is_probed()
         return is_first and (self._is_probe or callers.is_probed())
+
+    def _has_ended_in_epoch(self, loop: FitLoop | None) -> bool:
+        """Returns whether the pass has ended that Lightning resumes, and the epoch goes on with longer loaders.
+
+        A StatefulDataLoader begins the next pass after it has restored a state at the end of one. Lightning would train
+        on its first items in this epoch, where an uninterrupted run has None, and not on the others in the next one.
+
+        Args:
+            loop: the loop of Lightning that reads; None if another program reads.
+        """
+        if loop is None or not loop.resumes_longest_loader or self._process_of_ended_pass == os.getpid():
+            return False
+        has_ended = self._passes.last == loop.epoch
+        if has_ended:  # once, as the stack of a persistent worker stays the same
+            self._process_of_ended_pass = os.getpid()
+        return has_ended
 
     def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
         """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended.
@@ -438,6 +469,7 @@ class Divided:
     def _set_start(self, state: State) -> None:
         """Stores the state at which the next pass starts; `load_state_dict` has checked it."""
         self._passes.load_state()
+        self._process_of_ended_pass = None
         self._start = dict(state)
 
     def state_after(
@@ -536,6 +568,10 @@ class _ShareIterator(Iterator[Any]):
             "workers": share.worker_count,
             "block": share.block,
         }
+
+    def end(self) -> None:
+        """Moves to the end of the share, without reading its items."""
+        self._taken = self._taken_at_end
 
     def close(self) -> None:
         """Closes the open files; `next()` opens them again."""

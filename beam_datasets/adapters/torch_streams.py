@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,6 +120,10 @@ class _StreamShareIterator(Iterator[Any]):
             self.iterator = begin_next_pass()
             value = next(self.iterator)
         return wrap_for_transfer(value) if self._is_worker else value
+
+    def end(self) -> None:
+        """Reads all items: how many examples a part has is only known then."""
+        collections.deque(self.iterator, maxlen=0)
 
     def close(self) -> None:
         """Closes the open files."""

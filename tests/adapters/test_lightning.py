@@ -25,11 +25,17 @@ def fit(torchdata: Any, tmp_path: Path) -> Any:
             import torch
 
             self.layer = torch.nn.Linear(1, 1)
-            self.steps: list[tuple[int, list[int]]] = []
+            self.steps: list[tuple[int, Any]] = []
+
+        @staticmethod
+        def ids(batch: Any) -> Any:
+            return batch["idx"].tolist()
 
         def training_step(self, batch: Any, index: int) -> Any:
-            self.steps.append((self.current_epoch, batch["idx"].tolist()))
-            return self.layer(batch["idx"].float()[:, None]).sum()
+            import torch
+
+            self.steps.append((self.current_epoch, self.ids(batch)))
+            return self.layer(torch.ones(1, 1)).sum()
 
         def configure_optimizers(self) -> Any:
             import torch
@@ -46,6 +52,7 @@ def fit(torchdata: Any, tmp_path: Path) -> Any:
         trainer.fit(model := Model(), loader, ckpt_path=path, weights_only=False)
         return model.steps
 
+    fit.model = Model  # type: ignore[attr-defined]
     return fit
 
 
@@ -158,6 +165,32 @@ def test_a_checkpoint_of_the_last_batch_of_an_epoch(
     left = [(1, batch) for _, batch in steps_of_epochs(train, 0)[4:]]
     second, third = steps_of_epochs(train, 1)[:4], steps_of_epochs(train, 2)[:4]
     assert resumed(4) == (second if kind == "plain" else left) + third
+
+
+@pytest.mark.parametrize("kind", ["stateful", "stateful, workers", "stateful, persistent workers", "stateful, stream"])
+def test_a_run_that_is_restarted_after_the_shorter_of_two_loaders_has_ended(
+    torchdata: Any, three: Any, train: Any, fit: Any, kind: str
+) -> None:
+    """With `max_size`, the shorter loader gives None until the end of the epoch, also after two restarts."""
+    combined = needed("lightning.pytorch.utilities").CombinedLoader
+    short = three.as_dataset("train[:8]").shuffle(seed=3)
+    if "stream" in kind:
+        short = short.filter(lambda example: True)
+
+    def loaders() -> Any:
+        longer = loader_of(torchdata, train.batch(4).as_torch(), "stateful")
+        return combined({"longer": longer, "short": loader_of(torchdata, short.batch(4).as_torch(), kind)}, "max_size")
+
+    def ids_of_both(batch: Any) -> Any:
+        return [None if part is None else part["idx"].tolist() for part in (batch["longer"], batch["short"])]
+
+    fit.model.ids = staticmethod(ids_of_both)
+    options = {"max_epochs": 2, "limit_train_batches": NUM_STEPS}  # the limit for the stream
+    whole = fit(loaders(), every=3, **options)
+    assert [short is None for _, (_, short) in whole] == [False, False, *[True] * 4] * 2
+    assert [step for _, (step, _) in whole] == [batch for _, batch in steps_of_epochs(train, 0, 1)]
+    assert fit(loaders(), "step=3.ckpt", every=4, **options) == whole[3:]
+    assert fit(loaders(), "step=4.ckpt", **options) == whole[4:]
 
 
 def test_other_loaders_in_a_loop_of_lightning(torchdata: Any, train: Any) -> None:
