@@ -215,23 +215,23 @@ class LineAt(NamedTuple):
 
 
 def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
-    """Returns the normalized name of an encoding, after checking it.
+    """Returns the normalized name of an encoding, after checking it; utf-8 for utf-8-sig: each drops a byte order mark.
 
-    >>> check_encoding("U8"), check_encoding("utf_16_le")
-    ('utf-8', 'utf-16-le')
+    >>> check_encoding("U8"), check_encoding("utf_8_sig"), check_encoding("utf_16_le")
+    ('utf-8', 'utf-8', 'utf-16-le')
 
     Raises:
         ValueError: Python does not know the encoding; or `of_lines` is True, for files that are cut at line ends, and a
             line end is not the byte 10.
     """
     try:
-        line_end = "\n".encode(encoding)
-        line_end.decode(encoding, "surrogateescape")  # idna and others do not mark what cannot be decoded
-        name = codecs.lookup(encoding).name
+        name = codecs.lookup(encoding).name.removesuffix("-sig")
+        line_end = "\n".encode(name)
+        line_end.decode(name, "surrogateescape")  # idna and others do not mark what cannot be decoded
     except (LookupError, UnicodeError, TypeError):  # TypeError: rot13 and others, which map text to text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
     if of_lines and line_end != b"\n":
-        way = f"convert the files before: iconv -f {iconv_name(encoding)} -t utf-8"
+        way = f"convert the files before: iconv -f {iconv_name(name)} -t utf-8"
         raise ValueError(f"lines cannot be cut in {encoding!r}; {way}")
     return name
 

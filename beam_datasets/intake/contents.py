@@ -147,12 +147,12 @@ def wide_encoding(head: bytes) -> str:
 
 
 def iconv_name(encoding: str) -> str:
-    """Returns the name that the program iconv has for an encoding of Python.
+    """Returns the name that the program iconv has for an encoding, of which Python's normalized name is given.
 
     >>> iconv_name("utf-16-le"), iconv_name("utf-16")
     ('utf-16le', 'utf-16')
     """
-    return re.sub(r"^(utf)[-_]?(16|32)[-_]?([lb]e)$", r"\1-\2\3", encoding, flags=re.IGNORECASE)
+    return re.sub(r"^(utf-(?:16|32))-([lb]e)$", r"\1\2", encoding)
 
 
 def text_format(head: bytes) -> str:

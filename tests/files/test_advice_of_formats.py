@@ -194,7 +194,7 @@ def test_wide_encodings_without_a_mark(text, encoding, tmp_path):
 
 
 @follows("files/inputs.py:check_encoding iconv -f {}")
-@pytest.mark.parametrize("encoding", ["utf-32", "utf-16-le", "UTF_16_BE", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-16-le", "UTF_16_BE", "utf-16", "utf_16", "U32"])
 def test_encodings_that_cannot_be_cut(encoding, tmp_path):
     path = write(tmp_path, "in.txt", "é\n".encode(encoding))
     [command] = re.findall(r"iconv -f \S+ -t utf-8", refused("text_lines", path, "--encoding", encoding))

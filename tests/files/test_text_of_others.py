@@ -224,10 +224,20 @@ def test_a_tab_as_a_shell_writes_it(files):
 )
 def test_byte_order_marks(files, encoding):
     name = check_encoding(encoding)
-    text = "\ufeff" * (name not in ("utf-16", "utf-32", "utf-8-sig")) + '"a",b\n1,ü\n'
+    text = "\ufeff" * (name not in ("utf-16", "utf-32")) + '"a",b\n1,ü\n'
     files.write("a.csv", text.encode(name))
     [row] = files.read("csv", "--encoding", encoding)
     assert (row["a"], row["b"].decode()) == (1, "ü")
+
+
+def test_lines_with_a_byte_order_mark_in_some_files(tmp_path):
+    """The encoding is the one that pandas writes for Excel."""
+    for name, encoding in (("a", "utf-8-sig"), ("b", "utf-8")):
+        (tmp_path / f"{name}.jsonl").write_text('{"a": "ü"}\n{"a": "\ufeff"}\n', encoding)
+    lines = publish("text_lines", tmp_path, "--encoding", "utf-8-sig").rows
+    assert [line["text"].decode() for line in lines] == ['{"a": "ü"}', '{"a": "\ufeff"}'] * 2
+    rows = publish("jsonl", tmp_path, "--encoding", "UTF_8_SIG").rows
+    assert [row["a"].decode() for row in rows] == ["ü", "\ufeff"] * 2
 
 
 def test_utf16_lines_are_converted_and_not_named(files):
