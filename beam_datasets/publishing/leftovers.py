@@ -171,7 +171,7 @@ def _target_of(runs_dir: str) -> str:
 def _remove_empty(path: str, root: str) -> None:
     """Removes a local directory if it is empty, and then its empty parents, up to but not including `root`."""
     while path != root and not storage.is_remote(path) and storage.is_dir(path) and not storage.list_dir(path):
-        storage.remove_empty_dir(path)
+        storage.remove_if_empty(path)
         path = storage.dirname(path)
 
 

@@ -265,14 +265,10 @@ def remove_tree(path: PathLike) -> None:
     backend.remove_tree(path)
 
 
-def remove_empty_dir(path: PathLike) -> None:
-    """Removes a local directory that has nothing in it; object stores have none.
-
-    Raises:
-        StorageError: there is something in it.
-    """
+def remove_if_empty(path: PathLike) -> None:
+    """Removes a local directory if there is nothing in it; object stores have no empty ones."""
     if not paths.is_remote(path):
-        local.remove_empty_dir(paths.normalize(path))
+        local.remove_if_empty(paths.normalize(path))
 
 
 @contextlib.contextmanager
@@ -287,8 +283,8 @@ def empty_new_dirs_removed(*paths_below: PathLike) -> Iterator[None]:
         yield
     finally:
         for directory in new:
-            with contextlib.suppress(OSError):  # something is in it
-                os.rmdir(directory)
+            with contextlib.suppress(StorageError):  # the run ends as it did
+                remove_if_empty(directory)
 
 
 def rename_dir(source: PathLike, target: PathLike) -> None:

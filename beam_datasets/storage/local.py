@@ -321,10 +321,14 @@ def file_sizes(path: str) -> dict[str, int]:
         }
 
 
-def remove_empty_dir(path: str) -> None:
-    """Removes an empty directory."""
+def remove_if_empty(path: str) -> None:
+    """Removes a directory if it exists and there is nothing in it."""
     with _naming_path(path), contextlib.suppress(FileNotFoundError):
-        os.rmdir(path)
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
 
 def remove(path: str) -> None:

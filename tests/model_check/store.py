@@ -286,13 +286,12 @@ class Disk(Store):
     def _forget(self, trash: str) -> None:
         self.dirs = {path for path in self.dirs if not (path + "/").startswith(trash + "/")}
 
-    def remove_empty_dir(self, path: str) -> None:
-        """Removes an empty directory."""
+    def remove_if_empty(self, path: str) -> None:
+        """Removes a directory if there is nothing in it."""
 
         def remove() -> None:
-            if self._names(path):
-                raise StorageError(f"{path} is not empty")
-            self.dirs.remove(path)
+            if path in self.dirs and not self._names(path):
+                self.dirs.remove(path)
 
         self._request("rmdir", path, remove, changes=True)
 

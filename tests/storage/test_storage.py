@@ -410,12 +410,14 @@ def test_only_an_empty_directory_is_removed(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file").touch()
-    with pytest.raises(StorageError, match="folder"):
-        storage.remove_empty_dir(folder)
+    storage.remove_if_empty(folder)
+    assert (folder / "file").exists()
+    with raises_with(StorageError, path=str(folder / "file")):
+        storage.remove_if_empty(folder / "file")
     (folder / "file").unlink()
-    storage.remove_empty_dir(folder)
+    storage.remove_if_empty(folder)
     assert not folder.exists()
-    storage.remove_empty_dir(folder)
+    storage.remove_if_empty(folder)
 
 
 @pytest.mark.parametrize("remote", [False, True])
