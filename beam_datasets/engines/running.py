@@ -144,8 +144,9 @@ def run_publishing(
     Raises:
         BeamDatasetsError: the pipeline failed, or this process does not see the published version.
     """
-    name_job(engine.options, publication)
-    check_engine(engine)
+    if not engine.local:
+        name_job(engine.options, publication)
+        check_servers(engine.options, wait=engine.waits)
     staging = phases.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.worker_log) as pipeline:
         num_units = build(pipeline)

@@ -182,11 +182,7 @@ class BlockBuilder:
         """Size of their records in bytes."""
         return self._num_bytes
 
-    def reset(self) -> None:
-        """Forgets what was collected, and gives its memory back."""
-        self._forget(False)
-
-    def _forget(self, keep_memory: bool) -> None:
+    def reset(self, *, keep_memory: bool = False) -> None:
         """Removes the collected examples; `keep_memory` lets the collector reuse the memory of their records."""
         self._keys: list[Any] = []
         self._num_bytes = 0
@@ -223,7 +219,7 @@ class BlockBuilder:
         except InvalidKeyError as error:
             raise InvalidKeyError(f"split {self._split!r}{_find_previous_key(self._keys, make)}: {error}") from None
         block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
-        self._forget(True)
+        self.reset(keep_memory=True)
         self._num_blocks += 1
         if self._spill_dir is not None:
             self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)
