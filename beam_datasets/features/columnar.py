@@ -319,9 +319,12 @@ def _fill_structure(nest: ColumnIndices, values: list[Any]) -> Any:
     >>> _fill_structure({"a": 1, "b": {"c": 0}}, ["x", "y"])
     {'a': 'y', 'b': {'c': 'x'}}
     """
-    return (
-        values[nest] if isinstance(nest, int) else {key: _fill_structure(child, values) for key, child in nest.items()}
-    )
+    if isinstance(nest, int):
+        return values[nest]
+    return {
+        key: values[child] if isinstance(child, int) else _fill_structure(child, values)  # half as many calls
+        for key, child in nest.items()
+    }
 
 
 def _examples_in_python(columns: tuple[Any, ...], functions: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -158,15 +159,15 @@ def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
         group: the group of features to parse.
         examples: for each record its Feature messages by name.
     """
-    rows = [_read_lists(group, name, examples) for name in group.names]
+    lists = [values for name in group.names for values in _read_lists(group, name, examples)]
     if group.num_values < 0:
-        lists = rows[0]
         counts = np.array([-1 if values is None else len(values) for values in lists], np.int64)
         longest = max(counts.max(initial=0), 0) if group.num_values == PADDED else 0
         return _concatenate_lists(group, lists, longest), bytearray(counts.tobytes())
-    missing = [(k, i) for k, lists in enumerate(rows) for i, values in enumerate(lists) if values is None]
-    values_of_group = _concatenate_lists(group, [values for lists in rows for values in lists], group.num_values)
-    return (values_of_group, missing) if group.is_optional and group.kind != KINDS["bytes"] else values_of_group
+    values_of_group = _concatenate_lists(group, lists, group.num_values)
+    if not group.is_optional or group.kind == KINDS["bytes"]:
+        return values_of_group
+    return values_of_group, [divmod(i, len(examples)) for i, values in enumerate(lists) if values is None]
 
 
 def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
@@ -180,14 +181,13 @@ def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[A
     Raises:
         FeatureValueError: a list has another kind or number of values, or is missing and not optional.
     """
-    key, field_name = name.decode(errors="surrogateescape"), f"{_KINDS_BY_NUMBER[group.kind]}_list"
-    lists = []
-    for features in examples:
-        feature = features.get(key)
-        values = None if feature is None else getattr(feature, field_name).value
-        if not values or len(values) != group.num_values:
-            values = _check_list(group, name, feature, values)
-        lists.append(values)
+    key, num_values = name.decode(errors="surrogateescape"), group.num_values
+    get_values = operator.attrgetter(f"{_KINDS_BY_NUMBER[group.kind]}_list.value")
+    messages = [features.get(key) for features in examples]
+    lists = [None if message is None else get_values(message) for message in messages]
+    for i, values in enumerate(lists):
+        if not values or (len(values) != num_values and num_values >= 0):  # no other kind of list has values
+            lists[i] = _check_list(group, name, messages[i], values)
     return lists
 
 
@@ -228,10 +228,13 @@ def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> An
         length: the number of values to which shorter lists are padded, with zeros, or with None for bytes; 0 for no
             padding.
     """
-    if any(items is None or len(items) < length for items in lists):
-        filler = [None if group.kind == KINDS["bytes"] else 0]
-        lists = [[*(items or ()), *filler * (length - len(items or ()))] for items in lists]
-    values = list(itertools.chain.from_iterable(lists))
+    filler = None if group.kind == KINDS["bytes"] else 0
+    if length == 1:
+        values = [items[0] if items else filler for items in lists]
+    else:
+        parts = [[] if items is None else items[:] for items in lists]  # a slice is faster than iteration
+        padding = [filler] * length
+        values = list(itertools.chain.from_iterable([part + padding[len(part) :] for part in parts]))
     if group.kind == KINDS["bytes"]:
         return values
     return bytearray(np.array(values, np.float32 if group.kind == KINDS["float"] else np.int64).tobytes())
