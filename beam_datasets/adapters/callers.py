@@ -216,6 +216,21 @@ def is_stateful_loader() -> bool:
     return any(frame.f_code.co_filename.endswith(_STATEFUL_LOADERS) for frame in _frames())
 
 
+def find_stateless_dataset() -> str | None:
+    """Returns the class of the dataset that a StatefulDataLoader reads, if it has no state, such as a `ChainDataset`.
+
+    Returns:
+        None if none reads, or if the dataset has a state.
+    """
+    for frame in _frames():
+        if frame.f_code.co_filename.endswith(_STATEFUL_LOADERS):
+            reader = frame.f_locals.get("self")  # a generator of the dataset begins after `iter(loader)`
+            dataset = getattr(reader, "dataset", getattr(reader, "_dataset", None))
+            if dataset is not None:
+                return None if hasattr(dataset, "state_dict") else type(dataset).__name__
+    return None
+
+
 def find_loader(dataset: object) -> torch.utils.data.DataLoader | None:
     """Returns the DataLoader that begins to read a dataset, or starts a worker that will; None if there is none."""
     for frame in _frames():

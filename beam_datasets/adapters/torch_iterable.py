@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from beam_datasets.adapters.torch_loader_checks import (
     warn_of_filled_batches,
     warn_of_hugging_face,
     warn_of_lightning,
+    warn_of_lost_state,
 )
 from beam_datasets.adapters.torch_passes import Passes
 from beam_datasets.adapters.torch_ranks import SINGLE_RANK, Ranks, detect_ranks
@@ -153,14 +154,19 @@ class Divided:
         len(self._dataset)  # raises a TypeError if it is endless
         check_divider(self._dataset)
         ranks = self.ranks
-        num_workers, batch_size, drop_last = torch_workers.inspect_calling_loader()
-        if batch_size is not None and callers.does_accelerate_split_batches():
-            return count_split_items(self._dataset, self._count_items_of_workers(ranks, max(1, num_workers)))
-        if num_workers < 2 or batch_size is None:
+        loader = torch_workers.inspect_calling_loader()
+        if loader.batch_size is not None and callers.does_accelerate_split_batches():
+            return count_split_items(self._dataset, self._count_items_of_workers(ranks, max(1, loader.num_workers)))
+        if loader.num_workers < 2 or loader.batch_size is None:
             return self._count_items(ranks.rank, ranks.num_ranks)
-        counts = self._count_items_of_workers(ranks, num_workers)
-        step_size = batch_size * callers.count_blocks_of_divider()
-        return step_size * sum(count // step_size if drop_last else -(-count // step_size) for count in counts)
+        parts = loader.chained if _are_distinct(loader.chained) else (self,)
+        if parts[0] is not self:
+            return 0  # the first part of a `ChainDataset` counts for all, as a batch may have examples of several
+        counts: list[int] = [
+            sum(part) for part in zip(*(p._count_items_of_workers(p.ranks, loader.num_workers) for p in parts))
+        ]
+        step_size = loader.batch_size * callers.count_blocks_of_divider()
+        return step_size * sum(count // step_size if loader.drop_last else -(-count // step_size) for count in counts)
 
     def _count_items_of_workers(self, ranks: Ranks, num_workers: int) -> list[int]:
         """Returns the number of items that each DataLoader worker of a rank reads in an epoch."""
@@ -281,6 +287,7 @@ class Divided:
         elif not self._dataset._has_positions:
             warn_of_filled_batches(self._dataset, None)
         warn_of_dropped_examples(self, self._dataset, self._block)
+        warn_of_lost_state(self._dataset)
         warn_of_lightning(self._dataset, self._fit_loop)
         warn_of_hugging_face(self._dataset)
 
@@ -503,6 +510,11 @@ class Divided:
             count = integer("batches", batches, at_least=0) * self._block
         count = integer(name, count, at_least=0)
         return compute_state_after(dataset, start_state, dataset._share(0, 1, 1), count, may_end=False)
+
+
+def _are_distinct(parts: Sequence[Any]) -> bool:
+    """Returns whether the parts of a `ChainDataset` are different `Divided`, which count their items together."""
+    return bool(parts) and all(isinstance(part, Divided) for part in parts) and len({*map(id, parts)}) == len(parts)
 
 
 class _ShareIterator(Iterator[Any]):

@@ -13,6 +13,7 @@ from beam_datasets.adapters.callers import (
     find_dividing_shard,
     find_loader,
     find_outer_divider,
+    find_stateless_dataset,
     is_dispatched,
     is_state_saved_late,
     is_stateful_loader,
@@ -171,6 +172,19 @@ def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
             "default, would add a dimension of 1. Use DataLoader(..., batch_size=None)."
         )
     _warn_of_batches_of_batches(repr(dataset), loader.batch_size)
+
+
+def warn_of_lost_state(dataset: Dataset) -> None:
+    """Logs a warning if a StatefulDataLoader reads by a dataset without a state, which begins with the first epoch."""
+    name = find_stateless_dataset()
+    if name is not None:
+        LOGGER.warning(
+            "%r: a StatefulDataLoader reads by %s, which has no state, so a run that resumes in a later epoch reads "
+            "the examples of the first epoch. Give it as_torch() of one dataset: for several splits "
+            "bd.load(..., split='train+test'), for several datasets bd.mix({a: len(a), b: len(b)}, stop='all').",
+            dataset,
+            name,
+        )
 
 
 def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Hashable, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from beam_datasets.adapters.callers import find_dividing_shard
 from beam_datasets.extras import framework
@@ -33,23 +33,46 @@ def get_worker() -> tuple[int, int, int | None]:
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
-def inspect_calling_loader() -> tuple[int, int | None, bool]:
-    """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` calls that of its dataset.
+class CallingLoader(NamedTuple):
+    """The DataLoader whose `len()` calls that of its dataset.
+
+    Attributes:
+        num_workers: its number of workers.
+        batch_size: its batch size; None if it makes no batches.
+        drop_last: whether each worker drops a smaller last batch.
+        chained: the datasets of the `ChainDataset` that it reads; empty if it reads the dataset itself.
+    """
+
+    num_workers: int
+    batch_size: int | None
+    drop_last: bool
+    chained: tuple[Any, ...]
+
+
+def inspect_calling_loader() -> CallingLoader:
+    """Returns the DataLoader whose `len()` calls that of its dataset.
 
     PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
 
     Returns:
-        (0, None, False) if the caller is neither a DataLoader nor an `IterableDatasetShard` that a DataLoader reads.
+        One without workers and batches if the caller is not a DataLoader, nor an `IterableDatasetShard` or a
+        `ChainDataset` that a DataLoader reads.
     """
     frame: FrameType | None = sys._getframe(2)
     shard = find_dividing_shard()
-    if frame is not None and shard is not None and frame.f_locals.get("self") is shard:
-        frame = frame.f_back  # the `len()` of a DataLoader calls that of the shard
-    caller = frame and frame.f_locals.get("self")
     torch_data = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
-    if torch_data is None or not isinstance(caller, torch_data.DataLoader):
-        return 0, None, False
-    return caller.num_workers, caller.batch_size, caller.drop_last
+    chain: Any = None
+    while torch_data is not None and frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, torch_data.DataLoader):
+            chained = () if chain is None else tuple(chain.datasets)
+            return CallingLoader(caller.num_workers, caller.batch_size, caller.drop_last, chained)
+        if isinstance(caller, torch_data.ChainDataset):
+            chain = caller
+        elif shard is None or caller is not shard:  # the `len()` of a DataLoader calls that of the shard
+            break
+        frame = frame.f_back
+    return CallingLoader(0, None, False, ())
 
 
 def import_torch_data() -> ModuleType:

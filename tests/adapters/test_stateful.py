@@ -175,3 +175,12 @@ def test_streams_refuse(three: Any, torchdata: Any) -> None:
     other.load_state_dict(two.state_dict())
     with pytest.raises(bd.errors.StateError, match="worker was '0 of 2' and is '0 of 3' now"):
         next(iter(other))
+
+
+def test_a_dataset_around_it_that_has_no_state(torch: Any, torchdata: Any, three: Any, caplog: Any) -> None:
+    """The loader then begins with the first epoch: a warning names the way."""
+    train = three.as_dataset("train").shuffle(seed=1)
+    alone, chained = train.as_torch(), torch.utils.data.ChainDataset([train.as_torch()])
+    for dataset, is_warned in ((alone, False), (chained, True)):
+        next(iter(torchdata.StatefulDataLoader(dataset, batch_size=4)))
+        assert ("reads by ChainDataset, which has no state" in caplog.text) == is_warned

@@ -204,6 +204,23 @@ def test_length_of_smaller_last_batches(three: Any, loader: Any) -> None:
         assert len(train.as_torch()) == N
 
 
+@pytest.mark.parametrize("num_workers", [0, 2, 3])
+def test_length_of_a_chain(torch: Any, three: Any, num_workers: int) -> None:
+    """A batch of a worker may have examples of several parts."""
+    parts = [three.as_dataset(split) for split in ("train", "train[:9]")]
+    for options in ({"batch_size": 4}, {"batch_size": 5}, {"batch_size": 20, "drop_last": True}, {"batch_size": None}):
+        chain = torch.utils.data.ChainDataset([part.as_torch() for part in parts])
+        loader = torch.utils.data.DataLoader(chain, num_workers=num_workers, **options)
+        batches = list(loader)
+        assert len(loader) == len(batches)
+        assert len(chain) == N + 9
+        if "drop_last" not in options:
+            read = np.concatenate([np.atleast_1d(batch["idx"]) for batch in batches])
+            assert sorted(read.tolist()) == sorted(flat(ids(part.batch(N)) for part in parts)[0] + ids(parts[1]))
+    part = parts[0].as_torch()
+    assert len(torch.utils.data.ChainDataset([part, part])) == 2 * N
+
+
 def test_unequal_steps_are_announced_once(torch: Any, three: Any, caplog: Any) -> None:
     def announced(dataset: Any, rank: int = 0, **options: Any) -> list[str]:
         caplog.clear()
