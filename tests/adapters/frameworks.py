@@ -343,3 +343,6 @@ if __name__ == "__main__":
         torch.multiprocessing.spawn(spawned, (sys.argv[2], [batches_of_torch() for _ in range(3)]), nprocs=2)
     else:
         write(Path(sys.argv[2]), FRAMEWORKS[sys.argv[1]]())
+        distributed = sys.modules.get("torch.distributed")
+        if distributed and distributed.is_initialized():
+            os._exit(0)  # while the interpreter ends, a thread of gloo may abort the process (pytorch/pytorch#179291)

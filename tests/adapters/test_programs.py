@@ -32,6 +32,9 @@ MODULES = {
     "scikit-learn": ["sklearn"],
 }
 
+ABORT = "terminate called without an active exception"
+"""PyTorch at the end of the interpreter, if a thread of gloo still holds a tensor (pytorch/pytorch#179291)."""
+
 
 def test_each_section_has_a_program_of_at_most_30_lines() -> None:
     assert list(SECTIONS) == list(MODULES) == re.findall(r"^## (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
@@ -52,9 +55,12 @@ def test_program(squares: Path, heading: str) -> None:
         "OMP_NUM_THREADS": "1",
         "PYTHONWARNINGS": "ignore",
     }
-    with started(
-        ["bash", "-ec", command], cwd=squares, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        output = process.communicate(timeout=200)[0].decode()
+    for _ in range(3):
+        with started(
+            ["bash", "-ec", command], cwd=squares, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as process:
+            output = process.communicate(timeout=200)[0].decode()
+        if ABORT not in output:
+            break
     assert process.returncode == 0, output[-4000:]
     assert re.search(r"^epoch [12]: ", output, re.MULTILINE), output[-4000:]
