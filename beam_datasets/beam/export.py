@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from beam_datasets.publishing.runs import Run
     from beam_datasets.publishing.shard_file import WrittenShard
 
     NameOrDir = str | os.PathLike[str]
@@ -92,7 +93,7 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         engine = engines.engine_at_start(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
-        return _write_files(begin, replace(self._plan.on(engine.name), is_reserved=False))
+        return _write_files(begin, self._plan, replace(self._plan.new_run(engine.name), is_reserved=False))
 
 
 def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None] | None = None) -> str:
@@ -110,11 +111,12 @@ def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None
     engine = engines.choose_engine(options)
     _check_reach(plan, engine)
     check_engine(engine)
-    plan = plan.on(engine.name)
-    with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
-        _write_files(pipeline, plan)
-        run_pipeline(pipeline, watching(plan, progress if engine.local else None), run=plan)
-        check_visible(plan)
+    publishing_run = plan.new_run(engine.name)
+    with staging(publishing_run), engine.pipeline(publishing_run.worker_log) as pipeline:
+        _write_files(pipeline, plan, publishing_run)
+        watched = watching(publishing_run, progress if engine.local else None)
+        run_pipeline(pipeline, watched, run=publishing_run)
+        check_visible(publishing_run)
     return plan.target
 
 
@@ -125,13 +127,19 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})
 
 
-def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
+def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan, publishing_run: Run) -> beam.PCollection:
     """Writes the files, and puts them in their place."""
     start = begin | "Plan" >> beam.Create([plan], reshuffle=False)
-    files = start | "Write" >> RunTasks(ExportPlan.shards, _write_shard, task_type=tuple[str, int])
-    return start | "Finish" >> beam.Map(finish, beam.pvalue.AsList(files))
+    write = RunTasks(ExportPlan.shards, _write_shard, publishing_run.staging_dir, task_type=tuple[str, int])
+    return start | "Finish" >> beam.Map(finish, publishing_run, beam.pvalue.AsList(start | "Write" >> write))
 
 
-def _write_shard(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
-    """Writes a shard of an export, counts it in Beam's metrics, and returns it; `shard` is (split, shard number)."""
-    return count_written(write_shard(plan, *shard))
+def _write_shard(shard: tuple[str, int], plan: ExportPlan, staging_dir: str) -> WrittenShard:
+    """Writes a shard of an export, counts it in Beam's metrics, and returns it.
+
+    Args:
+        shard: (split, number of the shard).
+        plan: plan of the export.
+        staging_dir: the run's staging directory.
+    """
+    return count_written(write_shard(plan, staging_dir, *shard))

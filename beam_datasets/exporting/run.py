@@ -121,9 +121,7 @@ def plan_export(
     schema = schema_of(job.info.features, [record_name(name, job.info.features) for name in binary])
     FORMATS[format].check(schema)
     return ExportPlan(
-        target,
-        Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), ""),
-        EXPORT_FILE,
+        target=target,
         format=FORMATS[format],
         info=job.info,
         schema=schema,
@@ -134,10 +132,11 @@ def plan_export(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportPlan(Run):
-    """A run that exports.
+class ExportPlan:
+    """What is exported; a `Run` of it publishes the files.
 
     Attributes:
+        target: the directory to make.
         format: the format of the files.
         info: the source's description, with the features that are exported.
         schema: the columns of these features.
@@ -146,6 +145,7 @@ class ExportPlan(Run):
         sources: directories of what is read.
     """
 
+    target: str
     format: Format
     info: DatasetInfo
     schema: Struct
@@ -153,9 +153,9 @@ class ExportPlan(Run):
     lineage: Lineage
     sources: tuple[str, ...]
 
-    def on(self, runner: str) -> ExportPlan:
-        """Returns the plan with the name of the runner on which it is executed."""
-        return replace(self, owner=replace(self.owner, runner=runner))
+    def new_run(self, runner: str) -> Run:
+        """Returns a new run of this process that publishes the export; `runner` is the name of what executes it."""
+        return Run(self.target, Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), runner), EXPORT_FILE)
 
     def shards(self) -> Iterator[tuple[str, int]]:
         """Yields (split, number) of the shards to write."""
@@ -201,42 +201,43 @@ def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None =
     Raises:
         BeamDatasetsError: why nothing was exported.
     """
-    plan = plan.on(IN_PROCESS)
-    with staging(plan), watching(plan, progress):
-        return finish(plan, run_tasks(plan.shards(), lambda shard: write_shard(plan, *shard)))
+    run = plan.new_run(IN_PROCESS)
+    with staging(run), watching(run, progress):
+        return finish(plan, run, run_tasks(plan.shards(), lambda shard: write_shard(plan, run.staging_dir, *shard)))
 
 
 @contextlib.contextmanager
-def staging(plan: ExportPlan) -> Iterator[None]:
-    """Reserves the place for the duration of a run; see `publishing.phases.staging`.
+def staging(run: Run) -> Iterator[None]:
+    """Reserves the place of an export for the duration of its run; see `publishing.phases.staging`.
 
     Raises:
         PathExistsError: another run has reserved the place, or has made it visible.
     """
     try:
-        with phases.staging(plan):
+        with phases.staging(run):
             yield
     except AlreadyPublishedError as error:
         raise PathExistsError(str(error)) from None
     except StorageError as error:  # the user did not name the staging directory
-        if plan.staging_dir not in str(error) or "incomplete." in plan.target:
+        if run.staging_dir not in str(error) or "incomplete." in run.target:
             raise
-        raise type(error)(str(error).replace(plan.staging_dir, plan.target)) from error
+        raise type(error)(str(error).replace(run.staging_dir, run.target)) from error
 
 
-def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
+def watching(run: Run, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
-    return watch(plan.staging_dir, None, progress and (lambda amount: progress(amount.bytes_written)))
+    return watch(run.staging_dir, None, progress and (lambda amount: progress(amount.bytes_written)))
 
 
 # ------------------------------------------------------------------------------------------------------------- a file
 
 
-def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
+def write_shard(plan: ExportPlan, staging_dir: str, split: str, shard: int) -> WrittenShard:
     """Writes a shard into the staging directory. A second call, also at the same time, writes the same bytes.
 
     Args:
         plan: plan of the export.
+        staging_dir: the run's staging directory.
         split: name of the split.
         shard: index of the shard, from 0.
 
@@ -260,7 +261,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
                 yield block
 
     output_blocks = (block for run in split_plan.shard(shard) for block in map_blocks(make, blocks(run), run, pool))
-    path = storage.join(new_dir(plan.staging_dir), filename)
+    path = storage.join(new_dir(staging_dir), filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
         plan.format.write(output_blocks, plan.schema, out, split, start)
@@ -296,8 +297,13 @@ def _checking_media(make: Make, features: FeatureConnector) -> Make:
 # ------------------------------------------------------------------------------------------------------------- publish
 
 
-def finish(plan: ExportPlan, shards: Sequence[WrittenShard]) -> str:
+def finish(plan: ExportPlan, run: Run, shards: Sequence[WrittenShard]) -> str:
     """Makes an export visible and returns its directory; done again by the same run it only removes what is staged.
+
+    Args:
+        plan: plan of the export.
+        run: the run, with its staging directory.
+        shards: all that was written, in any order.
 
     Raises:
         LostExamplesError: the files do not hold just the examples that were planned.
@@ -308,24 +314,24 @@ def finish(plan: ExportPlan, shards: Sequence[WrittenShard]) -> str:
     files = {split.split: content.complete_split(split, shards) for split in plan.splits}
     texts = _make_metadata(plan, files)
     if _is_done(plan, texts):
-        storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
+        storage.remove_tree(run.staging_dir)  # an engine that ran all again has staged all again
         return plan.target
     check_unchanged(plan.sources, plan.lineage)
     checksums = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
     try:
-        staged = phases.stage(plan, texts, checksums)
-        if plan.is_remote:
-            decision = store_commit.decide(plan, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
-            store_commit.commit_all(plan, decision)
-            store_commit.complete(plan, decision)
+        staged = phases.stage(run, texts, checksums)
+        if run.is_remote:
+            decision = store_commit.decide(run, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
+            store_commit.commit_all(run, decision)
+            store_commit.complete(run, decision)
         else:
-            disk_commit.rename_into_place(plan, staged)
+            disk_commit.rename_into_place(run, staged)
     except (FileExistsError, AlreadyPublishedError) as error:
         if not _is_done(plan, texts):
-            if not plan.is_remote:
+            if not run.is_remote:
                 check_free(plan.target)
             raise PathExistsError(str(error)) from None
-        storage.remove_tree(plan.staging_dir)
+        storage.remove_tree(run.staging_dir)
     return plan.target
 
 

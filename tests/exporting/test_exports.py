@@ -107,22 +107,22 @@ def test_says_what_to_install(
 
 def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
     plan = plan_export(INTER, tmp_path / "out", num_shards=3)
-    shards = list(plan.shards())
-    with staging(plan):
-        written = [write_shard(plan, *shard) for shard in shards]
+    shards, run = list(plan.shards()), plan.new_run("")
+    with staging(run):
+        written = [write_shard(plan, run.staging_dir, *shard) for shard in shards]
         assert not (tmp_path / "out").exists()
         [staged] = tmp_path.iterdir()
         assert staged.name.startswith("incomplete.")
-        assert json.loads((staged / "owner.json").read_text())["job"] == plan.job
-        assert measure(plan.staging_dir, None).bytes_written == sum(file.num_bytes for file in written)
+        assert json.loads((staged / "owner.json").read_text())["job"] == run.job
+        assert measure(run.staging_dir, None).bytes_written == sum(file.num_bytes for file in written)
         (staged / ".tmp-of a killed attempt").write_text("x")
-        again = write_shard(plan, *shards[1])  # an engine may do it twice
+        again = write_shard(plan, run.staging_dir, *shards[1])  # an engine may do it twice
         assert again == written[1]
         for missing in ([], written[:2], [*written, written[0]], [*written[:2], replace(written[2], num_examples=1)]):
             with pytest.raises(errors.LostExamplesError, match="split 'train': .* planned were 3 with 411"):
-                finish(plan, missing)
-        assert finish(plan, reversed(written)) == str(tmp_path / "out")
-        assert finish(plan, written) == str(tmp_path / "out")
+                finish(plan, run, missing)
+        assert finish(plan, run, list(reversed(written))) == str(tmp_path / "out")
+        assert finish(plan, run, written) == str(tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "_export.json",
@@ -136,12 +136,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory://{uuid.uuid4().hex}/out" if request.param == "objects" else str(tmp_path / "out")
 
 
-def run(plan: Any, meanwhile: Any = None) -> str:
-    with staging(plan):
-        written = [write_shard(plan, *shard) for shard in plan.shards()]
+def execute(plan: Any, meanwhile: Any = None, run: Any = None) -> str:
+    run = run or plan.new_run("")
+    with staging(run):
+        written = [write_shard(plan, run.staging_dir, *shard) for shard in plan.shards()]
         if meanwhile is not None:
-            run(meanwhile)
-        return finish(plan, written)
+            execute(meanwhile)
+        return finish(plan, run, written)
 
 
 @pytest.mark.parametrize("options", [{"split": "train[:5]"}, {"num_shards": 2}, {"binary": ["name"]}], ids=str)
@@ -149,35 +150,35 @@ def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
     """On a disk the first that is complete, on an object store the first that starts; the other changes nothing."""
     plan, other = plan_export(INTER, place), plan_export(INTER, place, **options)
     with pytest.raises(errors.PathExistsError, match="out exists and is not empty|another run|has reserved it"):
-        run(plan, other)
+        execute(plan, other)
     if storage.is_remote(place):
-        run(plan_export(INTER, place, **options))
+        execute(plan_export(INTER, place, **options))
     found = contents(place)
     assert storage.list_dir(storage.dirname(place)) == ["out"]
     with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
         plan_export(INTER, place)
     storage.remove_tree(place)
-    assert contents(run(plan_export(INTER, place, **options))) == found
+    assert contents(execute(plan_export(INTER, place, **options))) == found
 
 
 def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """However late it comes."""
     place = f"memory://{uuid.uuid4().hex}/out"
     plan, other = plan_export(INTER, place, num_shards=2), plan_export(INTER, place, split="train[:5]")
-    create = storage.create_bytes
+    create, run = storage.create_bytes, plan.new_run("")
 
     def decide_late(path: str, content: bytes) -> None:
         if not path.endswith("decision.json"):
             create(path, content)
             return
         monkeypatch.undo()
-        store_commit.discard(plan, by="a test")
-        run(other)
+        store_commit.discard(run, by="a test")
+        execute(other)
         create(path, content)
 
     monkeypatch.setattr(storage, "create_bytes", decide_late)
     with pytest.raises(errors.PathExistsError, match="already published in"):
-        run(plan)
+        execute(plan, run=run)
     assert json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"] == [5]
 
 
@@ -186,7 +187,8 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
     pytest.importorskip("array_record")
     place = f"memory://{uuid.uuid4().hex}/out"
     plan = plan_export(INTER, place, "arrayrecord", num_shards=2)
-    plan = replace(plan, owner=replace(plan.owner, start_ticks=1))
+    run = plan.new_run("")
+    run = replace(run, owner=replace(run.owner, start_ticks=1))
     calls = []
 
     def dies(call: Any) -> Any:
@@ -202,11 +204,11 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
         monkeypatch.setattr(storage, name, dies(getattr(storage, name)))
     monkeypatch.setattr(phases, "_give_up", lambda *_: None)
     with pytest.raises(SystemExit):
-        run(plan)
+        execute(plan, run=run)
     monkeypatch.undo()
     again = plan_export(INTER, place, "arrayrecord", num_shards=2)
     with contextlib.suppress(errors.PathExistsError):
-        run(again)
+        execute(again)
     assert sorted(contents(place)) == sorted(
         ["_export.json", "dataset_info.json", "features.json", *(plan.filename(*shard) for shard in plan.shards())]
     )
@@ -286,8 +288,8 @@ def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
 
     plan = plan_export(INTER, tmp_path / "out", "jsonl")
     plan = replace(plan, format=Lossy(), splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
-    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"), staging(plan):
-        write_shard(plan, *next(plan.shards()))
+    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"):
+        write_shard(plan, plan.new_run("").staging_dir, *next(plan.shards()))
 
 
 @pytest.mark.parametrize("how", ["here", "beam"])
@@ -333,8 +335,7 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
     source = upload(local, "memory://exports/d/1.0.0")
     for name in FORMATS:
         plan = plan_export(source, f"memory://exports/out/{name}", name, num_shards=2)
-        with staging(plan):
-            finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
+        execute(plan)
         expected = export(local, tmp_path / name, name, num_shards=2)
         assert storage.list_dir(plan.target) == sorted(path.name for path in expected.iterdir())
         for file in expected.iterdir():
