@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import time
 import uuid
@@ -13,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
+from beam_datasets import storage
 from beam_datasets.advice import instead_of_format
 from beam_datasets.errors import (
     AlreadyPublishedError,
@@ -42,12 +41,13 @@ from beam_datasets.features.stored_files import damage_finder
 from beam_datasets.features.trees import record_name
 from beam_datasets.materializing.copying import SplitCopy, plan_copy
 from beam_datasets.materializing.kept_features import record_names
-from beam_datasets.materializing.plan import check_source, plan_job, target_dir
+from beam_datasets.materializing.plan import select_examples, target_dir
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import content, disk_commit, phases, runs, store_commit
 from beam_datasets.publishing.owners import IN_PROCESS, Owner
 from beam_datasets.publishing.progress import watch
@@ -89,45 +89,34 @@ def plan_export(
         BeamDatasetsError: it cannot be done; the message contains the reason.
         ValueError: a name or a number is unusable.
     """
-    check_source(source)
     target = target_dir(to, storage_options)
     if format not in FORMATS:
         hint = instead_of_format("export", format) or did_you_mean(format, FORMATS).strip()
         formats_text = f"known are {', '.join(FORMATS)}. {hint}".strip()
         raise BeamDatasetsError(f"unknown format {format!r}; {formats_text}")
-
-    def located(path: NameOrDir) -> str:
-        """Returns the path of a source, with storage options if it is on an object store."""
-        return storage.with_options_if_remote(path, source_storage_options, other_path=target)
-
-    job = plan_job(
-        located(source) if storage.is_remote(source) else source,
-        split=split,
-        data_dir=os.devnull,  # for the output of `materialize`; an export has none there
-        source_data_dir=located(catalog.root_dir(data_dir)),
-        source_storage_options=source_storage_options,
-        features=features,
-        num_shards=num_shards,
-        min_shard_size=min_shard_size,
-        max_shard_size=max_shard_size,
+    sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
+    selection = select_examples(
+        source, split, [data_dir], features=features, source_storage_options=source_storage_options, beside=target
     )
-    for directory in job.sources:
+    sharding.check_splits([one.name for one in selection.splits])
+    for directory in selection.directories:
         if f"{target}/".startswith(f"{directory.rstrip('/')}/"):
             raise BeamDatasetsError(
                 f"{target} is inside the dataset {directory}, and a published version never changes. Export to "
                 "another place."
             )
     check_free(target)
-    schema = schema_of(job.info.features, [record_name(name, job.info.features) for name in binary])
+    info = selection.describe(None, target)
+    schema = schema_of(info.features, [record_name(name, info.features) for name in binary])
     FORMATS[format].check(schema)
     return ExportPlan(
         target=target,
         format=FORMATS[format],
-        info=job.info,
+        info=info,
         schema=schema,
-        splits=plan_copy(job.splits, job.sharding).splits,
-        lineage=job.lineage,
-        sources=job.sources,
+        splits=plan_copy(selection.splits, sharding).splits,
+        lineage=selection.lineage,
+        sources=selection.directories,
     )
 
 

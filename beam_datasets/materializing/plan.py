@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -154,7 +154,7 @@ def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Ite
     return replace(lineage, splits=lineages)
 
 
-def check_source(source: object) -> None:
+def _check_source(source: object) -> None:
     """Checks that a source is given by its name or directory.
 
     Raises:
@@ -193,16 +193,109 @@ def plan_job(
         ValueError: a name cannot be parsed, or there are options of a store for a local path.
         TypeError: `reshuffle` is not text.
     """
-    check_source(source)
-    _check_salt(reshuffle)
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
-    roots = [source_data_dir] if source_data_dir is not None else [root, None]
-    opened_sources = Sources(roots, dict(sources or {}), source_storage_options, root)
+    selection = select_examples(
+        source,
+        split,
+        [source_data_dir] if source_data_dir is not None else [root, None],
+        sources=sources,
+        features=features,
+        filter=filter,
+        where=where,
+        reshuffle=reshuffle,
+        source_storage_options=source_storage_options,
+        beside=root,
+    )
+    sharding.check_splits([one.name for one in selection.splits])
+    info = selection.describe(to, root)
+    for builder in selection.datasets:
+        _check_apart(info.data_dir, builder)
+    inputs_of = selection.source.dataset_dir if split is None and selection.lineage.filter is None else None
+    job = Job(
+        info, selection.splits, sharding, selection.lineage, selection.transform, selection.directories, inputs_of
+    )
+    for name, repeats in job.repeats.items() if refuse_repeats else ():
+        raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
+    return job
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Examples of published datasets, selected to be materialized or exported.
+
+    Attributes:
+        source: the dataset that the request names; expressions may read only others.
+        datasets: the datasets that are read; `Read.dataset` is an index in them.
+        splits: the selected splits.
+        features: the features that are kept.
+        transform: conversion of the records; None if they are unchanged.
+        lineage: the origin of the examples, as far as that is known before a run.
+    """
+
+    source: ReadOnlyBuilder
+    datasets: tuple[ReadOnlyBuilder, ...]
+    splits: tuple[SelectedSplit, ...]
+    features: Any
+    transform: Transform | None
+    lineage: Lineage
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The directories of the datasets that are read."""
+        return tuple(dataset.dataset_dir for dataset in self.datasets)
+
+    def describe(self, to: str | None, root: str) -> DatasetInfo:
+        """Returns the description of a dataset of these examples, without splits.
+
+        Args:
+            to: its name, or a part of it; None for that of the source.
+            root: its data_dir.
+
+        Raises:
+            BeamDatasetsError: it cannot have this name.
+        """
+        identity = _resolve_identity(to, self.source, self.datasets[0].info, root)
+        return _describe_dataset(self.datasets, identity, self.features, reshuffled=self.lineage.reshuffle is not None)
+
+
+def select_examples(
+    source: NameOrDir,
+    split: Any,
+    roots: Sequence[NameOrDir | None],
+    *,
+    sources: Mapping[str, NameOrDir] | None = None,
+    features: Collection[str] | None = None,
+    filter: str | Callable[[Any], Any] | None = None,
+    where: str | None = None,
+    reshuffle: str | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
+    beside: str | None = None,
+) -> Selection:
+    """Returns the selected examples, from metadata alone; for the arguments see also `beam_datasets.materialize`.
+
+    Args:
+        source: a published dataset, by name or directory.
+        split: {name: expression}, or texts; None for all splits.
+        roots: roots of datasets, in the order in which they are searched for a name.
+        sources: {label: name or directory} of other datasets.
+        features: names of the features to keep; None for all.
+        filter: a function that selects the examples to keep, or its name.
+        where: a condition in SQL that selects the examples to keep.
+        reshuffle: a salt for a new order.
+        source_storage_options: options of the stores of sources.
+        beside: a path whose options are used for sources in the same bucket, if there are no others.
+
+    Raises:
+        BeamDatasetsError: it cannot be done; the message says why.
+        TypeError: `source` or `reshuffle` is of another type.
+    """
+    _check_source(source)
+    _check_salt(reshuffle)
+    opened_sources = Sources(roots, dict(sources or {}), source_storage_options, beside)
     first = opened_sources.opened[opened_sources.open(source)]
     selected = select_splits(named_splits(split, first), opened_sources)
-    sharding.check_splits([one.name for one in selected])
-    builders = opened_sources.opened
+    builders = tuple(opened_sources.opened)
     feature_names = None if features is None else names_of(features, builders[0].info.features)
     trees = [kept_features(builder, feature_names) for builder in builders]
     check_alike(builders, trees)
@@ -217,10 +310,6 @@ def plan_job(
         transform = Transform(tuple(builder.info.features for builder in builders), names, filter_function, condition)
     criteria = [] if where is None else [f"where {' '.join(where.split())}"]
     criteria += [] if filter_function is None else [filter_function.name]
-    identity = _resolve_identity(to, first, builders[0].info, root)
-    info = _describe_dataset(builders, identity, trees[0], reshuffled=reshuffle is not None)
-    for builder in builders:
-        _check_apart(info.data_dir, builder)
     lineage = Lineage(
         tuple(map(described, builders)),
         {one.name: _split_lineage(one, reshuffle) for one in selected},
@@ -228,11 +317,7 @@ def plan_job(
         None if feature_names is None else tuple(feature_names),
         reshuffle,
     )
-    inputs_of = first.dataset_dir if split is None and not criteria else None
-    job = Job(info, selected, sharding, lineage, transform, tuple(one.dataset_dir for one in builders), inputs_of)
-    for name, repeats in job.repeats.items() if refuse_repeats else ():
-        raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
-    return job
+    return Selection(first, builders, selected, trees[0], transform, lineage)
 
 
 def _check_salt(reshuffle: object) -> None:
