@@ -169,9 +169,9 @@ def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
     if loader.batch_size == 1:
         raise ValueError(
             f"{dataset!r}: the dataset is in batches already, and a DataLoader with batch_size=1, its "
-            "default, would add a dimension of 1. Use DataLoader(..., batch_size=None)."
+            f"default, would add a dimension of 1. {_advise_batches(loader.collate_fn)}"
         )
-    _warn_of_batches_of_batches(repr(dataset), loader.batch_size)
+    _warn_of_batches_of_batches(repr(dataset), loader.batch_size, _advise_batches(loader.collate_fn))
 
 
 def warn_of_lost_state(dataset: Dataset) -> None:
@@ -244,26 +244,39 @@ def _ends(dataset: Any) -> bool:
 
 def _stacks_items(collate_fn: Any) -> bool:
     """Returns whether a collate function stacks items: that of PyTorch, or one of Hugging Face, which Trainer uses."""
+    return collate_fn is torch_workers.import_torch_data().default_collate or _is_of_hugging_face(collate_fn)
+
+
+def _is_of_hugging_face(collate_fn: Any) -> bool:
+    """Returns whether a collate function is one of Hugging Face."""
     module = getattr(collate_fn, "__module__", None) or type(collate_fn).__module__
-    return (
-        collate_fn is torch_workers.import_torch_data().default_collate
-        or str(module).partition(".")[0] == "transformers"
-    )
+    return str(module).partition(".")[0] == "transformers"
+
+
+def _advise_batches(collate_fn: Any) -> str:
+    """Returns what to do where a DataLoader with a collate function makes batches of batches."""
+    if _is_of_hugging_face(collate_fn):  # Trainer makes the DataLoader
+        return (
+            "Leave batch() out, and give Trainer the number: per_device_train_batch_size, per_device_eval_batch_size."
+        )
+    return "Use DataLoader(..., batch_size=None), which passes the batches of the dataset on."
 
 
 @functools.cache  # warns once
-def _warn_of_batches_of_batches(dataset: str, batch_size: int) -> None:
+def _warn_of_batches_of_batches(dataset: str, batch_size: int, advice: str) -> None:
     """Warns that a DataLoader makes batches of batches.
 
     Args:
         dataset: the `repr` of the dataset.
         batch_size: the batch size of the DataLoader.
+        advice: how to avoid it.
     """
     LOGGER.warning(
         "%s: the dataset is in batches already, and the DataLoader makes batches of %d of them, with a dimension more. "
-        "DataLoader(..., batch_size=None) passes the batches of the dataset on.",
+        "%s",
         dataset,
         batch_size,
+        advice,
     )
 
 

@@ -71,6 +71,41 @@ def test_a_stream_that_trainer_resumes_after_its_first_pass(
     assert ("Call repeat() on the stream" in caplog.text) == (not is_resumed)
 
 
+def test_a_dataset_in_batches_under_trainer(
+    torch: Any, three: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The advice is an argument of Trainer, which makes the DataLoader."""
+    transformers = needed("transformers")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    train = three.as_dataset("train").map(ids_alone)
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.shapes: list[tuple[int, ...]] = []
+
+        def forward(self, idx: Any) -> Any:
+            self.shapes.append(tuple(idx.shape))
+            return {"loss": self.layer(torch.ones(1, 1)).sum()}
+
+    def train_on(dataset: Any, batch_size: int) -> list[tuple[int, ...]]:
+        options = {"max_steps": 2, "use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no"}
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), per_device_train_batch_size=batch_size, remove_unused_columns=False, **options
+        )
+        transformers.Trainer(model := Model(), arguments, train_dataset=dataset.as_torch()).train()
+        return model.shapes
+
+    with pytest.raises(
+        ValueError, match=r"Leave batch\(\) out, and give Trainer the number: per_device_train_batch_size"
+    ):
+        train_on(train.batch(4), batch_size=1)
+    assert train_on(train.batch(4), batch_size=2) == [(2, 4)] * 2
+    assert "Leave batch() out, and give Trainer the number" in caplog.text
+    assert train_on(train, batch_size=4) == [(4,)] * 2
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_state_of_a_loader_that_accelerate_divides(
     torch: Any, torchdata: Any, three: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, num_workers: int
