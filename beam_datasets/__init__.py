@@ -96,7 +96,9 @@ def __getattr__(name: str) -> _typing.Any:
         from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
 
-        hint = instead_of("bd", name) or did_you_mean(name, __all__).strip()
+        error = getattr(_importlib.import_module(f"{__name__}.errors"), name, None)
+        hint = f"Use `bd.errors.{name}`." if isinstance(error, type) and issubclass(error, Exception) else ""
+        hint = hint or instead_of("bd", name) or did_you_mean(name, __all__).strip()
         message = f"module {__name__!r} has no attribute {name!r}. {hint}".strip()
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
     home = _importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))

@@ -210,6 +210,23 @@ def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
     return __getitem__
 
 
+def advised_setitem(receiver: str) -> Callable[[Any, object, object], None]:
+    """Returns a `__setitem__` that raises a TypeError with the code to write, for classes that never change.
+
+    Args:
+        receiver: the key in `ATTRIBUTES`, whose table has a row for `__setitem__`.
+    """
+
+    def __setitem__(self: Any, key: object, value: object) -> NoReturn:
+        """Raises a TypeError."""
+        row = _table(receiver)["__setitem__"]
+        raise TypeError(
+            f"a {type(self).__name__} never changes. {_sentence(row, {receiver: receiver, row.fields[0]: shown(key)})}"
+        )
+
+    return __setitem__
+
+
 def advised_operator(receiver: str, method: str) -> Callable[[Any, object], Any]:
     """Returns a method for a binary operator, such as `__mul__`, that raises a TypeError with the code to write.
 
@@ -500,6 +517,8 @@ def note_value(error: Exception, operation: str, value: Any) -> None:
         note = f"The function of {operation}() was given {_summarize(value)}"
         if isinstance(value, tuple) and isinstance(error, TypeError) and "argument" in str(error):
             note += f", a tuple, as one argument: {operation}(lambda pair: ...)"
+        if isinstance(error, (AttributeError, TypeError)) and "bytes" in str(error):
+            note += ". Text is read as bytes; bd.load(..., text='str') reads str"
         error.add_note(note)
 
 

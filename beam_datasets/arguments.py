@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import re
 import reprlib
 from typing import Any
 
@@ -167,8 +168,12 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
 def _no_index(index: Any) -> TypeError:
     """Returns the error for an argument of `ds[...]` of another type."""
     hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
-    if isinstance(index, str):
+    if isinstance(index, str) and re.search(r"[%:+]", index):
+        hint = f" A slice is bd.load(..., split='train[{index}]')." if "+" not in index else ""
+    elif isinstance(index, str):
         hint = f" The values of a feature are [example[{index!r}] for example in ds]."
+    elif callable(index):
+        hint = " The examples for which a function returns True are ds.filter(function)."
     elif isinstance(index, (list, tuple)) and any(isinstance(item, str) for item in index):
         names = shown([*index])
         hint = f" Some features are bd.load(..., decoders=bd.decode.PartialDecoding({names}))."

@@ -431,16 +431,30 @@ def explain_unpublished(directory: str) -> str:
     return f"{lacks}.{versions_near(directory)}"
 
 
+def _versions_below(folder: str, depth: int = 2) -> list[str]:
+    """Returns the paths of the versions in the subdirectories of a folder, relative to it.
+
+    Args:
+        folder: a directory of datasets or of configs.
+        depth: 2 for the versions of datasets and of their configs, 1 for those of datasets or configs.
+    """
+    paths: list[str] = []
+    for name in _subdirs(folder)[:_MAX_SUBDIRS]:
+        subdir = storage.join(folder, name)
+        versions = [str(version) for version in versions_in(subdir)]
+        if not versions and depth > 1 and not storage.is_remote(subdir):  # a store may take a second for each list
+            versions = _versions_below(subdir, depth - 1)
+        paths += [f"{name}/{version}" for version in versions]
+    return paths
+
+
 def versions_near(directory: str) -> str:
     """Returns a sentence for an error about the versions in a directory or beside it; '' if there are none."""
     try:
         for folder in (directory, storage.dirname(directory) or "."):
             versions = [str(version) for version in versions_in(folder)]
             if not versions and folder == directory:
-                subdirs = _subdirs(folder)[:_MAX_SUBDIRS]
-                versions = [
-                    f"{name}/{version}" for name in subdirs for version in versions_in(storage.join(folder, name))
-                ]
+                versions = _versions_below(folder)
             if versions:
                 return f" Versions in {folder}: {', '.join(versions)}."
     except StorageError:

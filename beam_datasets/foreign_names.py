@@ -223,7 +223,11 @@ DATASET: Mapping[str, str] = {
         "if __name__ == '__main__'; remote files are read ahead as it is"
     ),
     "ragged_batch(batch_size) | dense_to_ragged_batch(batch_size) | sparse_batch(batch_size) | rebatch(batch_size)"
-    " | window(size) | batched(batchsize) | listed(batchsize)": "`{ds}.batch({batch_size:32})`",
+    " | batched(batchsize) | listed(batchsize) | shuffle_batch(batch_size)": "`{ds}.batch({batch_size:32})`",
+    "window(size, shift) | sliding_window(size, step) | rolling_window(size, step) | windows(size, shift)": (
+        "`{ds}.batch({size:4})`, or `({ds}[i : i + {size:4}] for i in range(0, len({ds}), {shift:1}))` for windows that overlap, "
+        "in dataset order"
+    ),
     "reduce(initial_state, reduce_func)": "`functools.reduce({reduce_func:function}, {ds}, {initial_state:0})`",
     "scan(initial_state, scan_func)": "`itertools.accumulate({ds}, {scan_func:function}, initial={initial_state:0})`",
     "take_while(predicate)": "`itertools.takewhile({predicate:function}, {ds})`",
@@ -232,6 +236,8 @@ DATASET: Mapping[str, str] = {
     "__add__ | __or__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
     "__and__ | __sub__": "`bd.diff(old, new)` for two versions, or `{ds}.filter(function)`",
     "__mul__(count)": "`{ds}.repeat({count:2})`",
+    "__setitem__(key)": "`{ds}.map(lambda e: {{**e, {key}: value}})` for a feature, `{ds}.shuffle(seed=0)` for another order, or "
+    "`bd.append(name, source)` for more or corrected examples",
     # ----------------------------------------------------------------------------------------------------------- Grain
     "seed(seed) | set_seed(seed) | reshuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "slice(sl)": "`{ds}.skip(10).take(20)`, or `split='train[10:30]'`",
@@ -427,7 +433,7 @@ ITERATOR: Mapping[str, str] = {
 BUILDER: Mapping[str, str] = {
     "__getitem__(split)": "`{builder}.as_dataset({split:'train'})`",
     "__len__": "`len({builder}.as_dataset('train'))`, or `{builder}.info.splits.total_num_examples`",
-    "download_and_prepare | build": "`beam-datasets build MODULE_OR_FILE`, or the builder's class: this version is published",
+    "download_and_prepare | build | prepare | generate | create": "`beam-datasets build MODULE_OR_FILE`, or the builder's class: this version is published",
     "as_streaming_dataset": "`{builder}.as_dataset('train')`, which reads a store as needed",
     "data_path | pkg_dir_path | data_dir_root": "`{builder}.dataset_dir`",
     "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
@@ -550,7 +556,10 @@ PACKAGE: Mapping[str, str] = {
     "transform": "`ds.map(function)`, or a builder that reads the other dataset",
     "rlds": "`bd.features.Dataset` for the steps of episodes",
     "proto": "`info.as_json`",
-    "version": "`bd.Version`, or `bd.__version__`",
+    "version | VERSION": "`bd.Version`, or `bd.__version__`",
+    "ReadDataset | ReadFromDataset": "`from beam_datasets.beam import ReadDataset`",
+    "WriteDataset | WriteToDataset": "`from beam_datasets.beam import WriteDataset`",
+    "download_config": "the download manager that `_split_generators` gets; `from beam_datasets.downloads import DownloadManager`",
     "benchmark(ds)": "`sum(1 for _ in {ds})` and a clock",
     "data_source(name)": "`bd.load({name}, split='train')`, which has `len` and `ds[i]`",
     "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root DIR --data_dir DIR`",
@@ -698,7 +707,7 @@ PACKAGE: Mapping[str, str] = {
     "Filter | FilterTransform": "`ds.filter(function)`",
     "FlatMapTransform": "`ds.flat_map(function)`",
     "PyGrainCheckpointHandler | CheckpointHandler | checkpoint": "`iterator.get_state()`, a dict that JSON can hold",
-    "Record | RecordMetadata | sources | monitoring | config | constants": "`ds.as_grain_source()` with Grain itself",
+    "Record | RecordMetadata | sources | monitoring | constants": "`ds.as_grain_source()` with Grain itself",
     # ------------------------------------------------------------------------------------------------- words of anybody
     "from_folder | from_files | from_dir | glob": _FILES + " --help`, which lists the formats of files",
     "open_directory(path) | open_dir(path) | from_path(path)": "`bd.builder_from_directory({path:directory})`",
@@ -751,7 +760,7 @@ PACKAGE: Mapping[str, str] = {
     "delete(name) | remove(name) | drop(name) | rm(name) | prune(name)": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory that `bd.builder({name:'name'}).dataset_dir` is",
     "upload(name) | push(name) | copy(name) | pull(name) | sync(name)": "`bd.materialize({name:'name'}, source_data_dir=directory, data_dir='gs://bucket/data')`",
     "set_data_dir(path) | data_dir(path) | set_default_data_dir(path)": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir={path:directory})`",
-    "settings | set_caching_enabled | set_cache_dir": "$BEAM_DATASETS_CACHE_DIR, or `bd.ReadConfig(...)` for one reader",
+    "settings | config | set_caching_enabled | set_cache_dir": "$BEAM_DATASETS_CACHE_DIR, or `bd.ReadConfig(...)` for one reader",
     "logging | set_verbosity | set_log_level": "`logging.getLogger('beam_datasets')`, or " + _QUIET,
     "set_seed | seed_everything | seed": "`ds.shuffle(seed=0)`: nothing else is random",
     "map(fn) | filter(fn)": "`ds.{name}({fn:function})`",
@@ -814,6 +823,24 @@ SPLIT_NAMES: Mapping[str, str] = {
     "subsplit": "`'train[:10%]'` for a slice, or `bd.even_splits('train', 3)`",
 }
 
+FEATURE: Mapping[str, str] = {
+    "id2label | index_to_name | idx_to_class | int_to_str | vocab": "`dict(enumerate({feature}.names))`",
+    "label2id | name_to_index | class_to_idx | str_to_int": "`{{name: i for i, name in enumerate({feature}.names)}}`",
+    "classes | class_names | labels | categories | _int2str | _str2int": "`{feature}.names`",
+    "num_labels | n_classes | nb_classes": "`{feature}.num_classes`",
+    "decode(index) | int_to_name(index) | to_str(index) | index2str(index)": (
+        "`{feature}.int2str({index:0})` for a label; what is read is decoded already"
+    ),
+    "encode(name) | name_to_int(name) | to_int(name)": "`{feature}.str2int({name})` for a label",
+    "height | width | size | channels | num_channels | mode | ndim | rank": "`{feature}.shape`, which is (height, width, channels) for an image",
+    "type | kind | pa_type | storage_dtype": "`{feature}.dtype`, or `{feature}` itself",
+    "inner | element | elem | item | value_type | inner_feature | items": "`{feature}.feature`",
+    "sampling_rate | rate | sr": "`{feature}.sample_rate`",
+    "vocab_size | tokenizer | lang": "a tokenizer in `ds.map(function)`: text is stored as it is",
+    "is_nullable | nullable | required": "`{feature}.optional`",
+    "description": "`{feature}.doc`",
+}
+
 FEATURES_DICT: Mapping[str, str] = {
     "arrow_schema | schema": "`ds.to_arrow().schema`",
     "type | types | dtypes": "`{features_dict}.dtype`",
@@ -838,6 +865,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "split": SPLIT,
     "split_names": SPLIT_NAMES,
     "features_dict": FEATURES_DICT,
+    "feature": FEATURE,
     "torch_dataset": TORCH_DATASET,
     "map_style": MAP_STYLE,
     "jax_dataset": JAX_DATASET,
@@ -854,18 +882,20 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "length | num_examples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
         "batch_size": "`bd.mix({sources:[a, b]}).batch({value})`",
         "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`",
-        "probabilities | rates | proportions | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
+        "probabilities | rates | proportions | proportion | ratios | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
+        "rerandomize_each_iteration | deterministic": "nothing: the seed decides the order, and `repeat()` reads each epoch in another one",
         "stopping_strategy | stop_on_empty_dataset": "`bd.mix({sources:[a, b]}, stop='first')`, or `stop='all'`",
     },
     "map": {
         "": "`{ds}.map({function})`, with a function of one argument",
         "batched | batch_size": "`{ds}.batch({batch_size:32}).map({function})`",
         "num_proc": "`{ds}.map({function}).parallel(processes={value})`",
-        "num_parallel_calls | num_workers | workers | num_threads | max_workers | threads | concurrency": (
+        "num_parallel_calls | num_workers | workers | num_threads | max_workers | threads | concurrency | parallel": (
             "`{ds}.map({function}).parallel(threads=4)`"
         ),
         "with_indices": "`enumerate({ds})`, or a feature with the number",
-        "remove_columns | input_columns | features | columns | output_columns | output_signature": "a function that returns the features that are wanted",
+        "remove_columns | features | columns | output_columns | output_signature": "a function that returns the features that are wanted",
+        "input_columns": "`{ds}.map(lambda e: ({function})(*[e[name] for name in names]))`, where names is a list, for {value}",
         "fn_kwargs": "`{ds}.map(functools.partial({function}, **{value}))`",
         "deterministic | ordered": _ORDERED,
         "seed | rng": "`{ds}.map({function})`, where the function takes its randomness from a feature of the example, such as its key",
@@ -891,7 +921,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "filter": {
         "": "`{ds}.filter({function:function})`, with a function of an example that returns True to keep it",
         "num_parallel_calls | num_workers | workers | deterministic": "`{ds}.filter({function:function})`; `{ds}.parallel(threads=4)` before it decodes ahead",
-        "batched | batch_size | with_indices | input_columns": "`{ds}.filter({function})`, a function of one example",
+        "batched | batch_size": "`{ds}.filter({function})`, a function of one example",
+        "with_indices": "`(e for i, e in enumerate({ds}) if ({function})(e, i))`",
+        "input_columns": "`{ds}.filter(lambda e: ({function})(*[e[name] for name in names]))`, where names is a list, for {value}",
         "num_proc": "`{ds}.parallel(processes={value}).filter({function})`",
         "fn_kwargs": "`{ds}.filter(functools.partial({function}, **{value}))`",
         "load_from_cache_file | keep_in_memory | name | desc": "`{ds}.filter({function})`: nothing is stored",
@@ -912,7 +944,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "repeat": {
         "": "`{ds}.repeat({first:2})`, or `{ds}.repeat()` without an end",
-        "count | num_epochs | num_times | nepochs | times": "`{ds}.repeat({value})`",
+        "count | num_epochs | num_times | nepochs | times | n | num": "`{ds}.repeat({value})`",
         "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
     },
     "take": {
@@ -934,7 +966,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": "`{ds}.shard(0, {first:2})`: the worker's number, then how many there are",
         "num_shards | index": "`{ds}.shard({index:0}, {num_shards:{worker_index:2}})`: the worker's number, then how many there are",
         "world_size | rank": "`{ds}.shard({rank:0}, {world_size:2})`: the worker's number, then how many there are",
-        "count | total | num_workers | num_replicas | process_count | num_ranks": (
+        "shard_count | shard_index": "`{ds}.shard({shard_index:0}, {shard_count:2})`: the worker's number, then how many there are",
+        "process_count | process_index": "`{ds}.shard({process_index:0}, {process_count:2})`: the worker's number, then how many there are",
+        "count | total | num_workers | num_replicas | num_ranks": (
             "`{ds}.shard({index:{rank:0}}, {value})`: the worker's number, then how many there are"
         ),
         "contiguous": "`bd.even_splits('train', 4)`, whose parts are ranges",
@@ -942,7 +976,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "batch": {
         "": "`{ds}.batch({batch_size:32}, drop_remainder=True)`: all but the size are given by keyword",
-        "padding": "`{ds}.batch({batch_size:32}, pad=True)`",
+        "padding": "`{ds}.batch({batch_size:32}, pad=True)`, or `{ds}.batch({batch_size:32}, pad_length={max_length:128})` for one length",
+        "pad_to_multiple_of | multiple_of": "`{ds}.batch({batch_size:32}, pad_length=128)` with a multiple of {value}, or `{ds}.batch_by_length(...)`",
+        "truncation | truncate": "`{ds}.map(function)`, where the function cuts what is too long",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "device": "`{ds}.batch({batch_size:32}).as_jax(device={value})`, or `tensor.to({value})` for each tensor of a batch of `{ds}.as_torch()`",
         "max_length | max_len | length | pad_to | seq_len | sequence_length": "`{ds}.batch({batch_size:32}, pad_length={value})`",
@@ -975,18 +1011,21 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": "`{ds}.chunk({max_length:512}, ['tokens'])`, with the names of the features to divide",
         "chunk_size | size | length | max_len | seq_len | seq_length | block_size | chunk_length | window": "`{ds}.chunk({value}, ['tokens'])`",
         "stride | step | overlap_size | shift": "`{ds}.chunk({max_length:512}, {features:['tokens']}, overlap=64)`: the overlap is the length without the stride, {value}",
-        "columns | column | feature | fields | keys": "`{ds}.chunk({max_length:512}, {value})`",
+        "columns | fields | keys": "`{ds}.chunk({max_length:512}, {value})`, with a list of names",
+        "column | feature": "`{ds}.chunk({max_length:512}, [{value}])`",
     },
     "pack": {
         "": "`{ds}.pack({max_length:512}, ['tokens'])`, with the names of the features to pack",
         "seq_len | seq_length | sequence_length | length | max_len | max_seq_len | max_seq_length | context_length"
         " | length_struct | task_feature_lengths | block_size": "`{ds}.pack({value}, ['tokens'])`, with the names of the features to pack",
-        "columns | column | feature | fields | keys": "`{ds}.pack({max_length:512}, {value})`",
+        "columns | fields | keys": "`{ds}.pack({max_length:512}, {value})`, with a list of names",
+        "column | feature": "`{ds}.pack({max_length:512}, [{value}])`",
         "batch_size": "`{ds}.pack({max_length:512}, ['tokens']).batch({value})`",
     },
     "iterate": {
         "": "`{ds}.iterate(epoch={first:0})`, or `{ds}.iterate(state=state)`",
-        "seed | shuffle": "`{ds}.shuffle(seed=0)`, then `iterate()`",
+        "seed": "`{ds}.shuffle(seed={value})`, then `iterate()`",
+        "shuffle": "`{ds}.shuffle(seed=0)`, then `iterate()`",
         "batch_size": "`{ds}.batch({value}).iterate()`",
         "start | skip | offset | step | start_index | start_step | position": "`{ds}.skip({value}).iterate()`",
         "epochs | num_epochs | repeat": "`{ds}.repeat({value}).iterate()`",
@@ -996,7 +1035,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "as_jax": {
         "": "`{ds}.as_jax(device={first:None})`: all arguments are given by keyword: device, fill, epoch",
-        "batch_size": "`{ds}.batch({value}).as_jax()`",
+        "batch_size | batch": "`{ds}.batch({value}).as_jax()`",
         "mesh | sharding | devices | num_devices | device_put | backend": (
             "`{ds}.batch(32).as_jax(device=sharding)`, with a `jax.sharding.Sharding` or a `jax.Device`"
         ),
@@ -1009,7 +1048,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "as_tf_dataset": {
         "": "`{ds}.as_tf_dataset()`: all arguments are given by keyword: output_signature, state, fill, epoch",
-        "batch_size": "`{ds}.batch({value}).as_tf_dataset()`",
+        "batch_size | batch": "`{ds}.batch({value}).as_tf_dataset()`",
         "shuffle | seed | shuffle_files | buffer_size": "`{ds}.shuffle(seed=0).as_tf_dataset()`",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "label_cols | as_supervised": "`bd.load(name, as_supervised=True)`, whose examples are pairs",
@@ -1088,6 +1127,10 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "seed | shuffle | shuffle_examples": "`ds.shuffle(seed=0)` for examples; `bd.ReadConfig(shuffle_seed=0)` is the order of files",
         "num_workers | num_threads | prefetch | buffer_size | num_parallel_reads | workers": "`ds.parallel(threads=4)`",
         "batch_size": "`ds.batch({value})`",
+        "text": "`bd.load(name, text={value})`",
+        "split": "`bd.load(name, split={value})`",
+        "decoders": "`bd.load(name, decoders={value})`",
+        "as_supervised": "`bd.load(name, as_supervised={value})`",
         "cycle_length": "`bd.ReadConfig(interleave_cycle_length={value})`",
         "block_length": "`bd.ReadConfig(interleave_block_length={value})`",
         "num_parallel_calls": "`bd.ReadConfig(num_parallel_calls_for_decode={value})`",
@@ -1171,11 +1214,14 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "Scalar": {
         "": "`bd.features.Scalar({dtype:'int64'})`, with any dtype of NumPy",
         "type": "`bd.features.Scalar({value})`",
+        "default | default_value | fill_value": "`bd.features.Scalar({dtype:'int64'}, optional=True)`; `ds.batch(32, fill={value})` fills missing values where they are read",
         "nullable | required": "`bd.features.Scalar({dtype:'int64'}, optional=True)` for a value that may be missing",
     },
     "as_torch": {
         "": "`{ds}.as_torch()`: all arguments are given by keyword: map_style, rank, num_ranks, block, even, fill, epoch",
-        "batch_size": "`DataLoader({ds}.batch({value}).as_torch(), batch_size=None)`",
+        "batch_size | batch": "`DataLoader({ds}.batch({value}).as_torch(), batch_size=None)`",
+        "tokenizer | processor | image_processor": "`{ds}.map(function).as_torch()`, where the function calls {value}",
+        "iterable | streaming": "nothing: it is an IterableDataset, unless `map_style=True`",
         "num_workers | pin_memory | prefetch_factor | persistent_workers | collate_fn | worker_init_fn | timeout": (
             "`DataLoader({ds}.as_torch(), {argument}={value})`: it is an argument of the DataLoader"
         ),
@@ -1239,7 +1285,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "streaming | lazy | mmap | memory_map": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
         "data_files": _FILES
         + " {value:FILE}`, which names the command for its format; then `bd.load('NAME', data_dir='DIR')`",
-        "path": "`bd.load({value}, split={split:'train'})`",
+        "path": "`bd.load({name:{value}}, split={split:'train'})`; the directory of the datasets is the argument data_dir",
+        "encoding | decode_text | as_str": "`bd.load({name}, split={split:'train'}, text='str')`, which reads text as str",
+        "ignore_verifications | verify | check | checksums": "nothing: what is read is checked against its checksums; `beam-datasets verify` checks all",
         "revision": "`bd.load({name}, split={split:'train'}, version={value})`",
         "cache_dir | local | remote | root | data_root | directory | dir | data_path | dataset_dir | input_dir": (
             "`bd.load({name}, split={split:'train'}, data_dir={value})`, which may be a URL"
@@ -1298,6 +1346,12 @@ COMMANDS: Mapping[str, str] = {
     "generate | make | run | download_and_prepare | prepare | write | ingest | import | load | gen | compile"
     " | create_dataset | optimize": "`beam-datasets build {args}`",
     "compare | changes | delta": "`beam-datasets diff {args}`",
+    "commit | publish_version": "`beam-datasets append NAME --from SOURCE`, which publishes new examples as the next version",
+    "build_croissant | croissant": "`beam-datasets site DATA_DIR --to DIR`, whose pages contain Croissant metadata",
+    "scan_cache | delete_cache | prune_cache": "$BEAM_DATASETS_CACHE_DIR, the directory that keeps what was read of stores; it can be deleted",
+    "logs | debug | trace": "the output of the build, with `--debug`; workers of an engine write to its logs",
+    "python | exec | shell": "`beam-datasets build {args}`",
+    "mount | repo": "$BEAM_DATASETS_DATA_DIR, a directory or a URL: readers need nothing else",
     "clean | cleanup | clear | purge | clear_cache": "`beam-datasets gc {args}`, which lists what killed runs left, and with --yes removes it",
     "ui | explorer | serve | browse | dashboard | web | gui | viewer | open | app": "`beam-datasets explore {args}`",
     "plot | hist | statistics | profile | summary | summarize | report | analyze": "`beam-datasets stats {args}`",
@@ -1364,6 +1418,14 @@ OPTIONS: Mapping[str, str] = {
     "export: `--to DIR`, a directory that does not exist: nothing is overwritten": "overwrite | force | f | replace | exist_ok | mode",
     "export: `--format parquet` as it is: its files are compressed": "compression | compress | codec | gzip | zstd",
     "export: `--features A,B`, the features to keep": "drop | exclude | remove | remove_columns | drop_columns | without",
+    "build: `--manual_dir DIR/NAME`, the directory of this dataset": "add_name_to_manual_dir",
+    "build: `--data_dir {value:DIR}`: readers see a version when it is complete": "publish_dir | tmp_dir | work_dir | staging_dir",
+    "build: `python -m pdb -m beam_datasets.cli build NAME`": "pdb | ipdb | breakpoint",
+    "build: `NAME/CONFIG`, the config as a part of the name": "config_idx | config_index",
+    "build: `beam-datasets build NAME` for each of the others": "exclude_datasets | exclude | skip_datasets",
+    "build: `VERSION` of the builder's class: another number for what changed": "experimental_latest_version | update_metadata_only | latest_version",
+    "build: `--skip_published`; without it, and without --overwrite, a published version is an error": "fail_if_exists | exist_ok | if_exists",
+    "build: `--download_dir DIR`, which keeps downloads for the next build": "download_only | only_download",
     "build: `--description {value:TEXT}`, which may contain it": "license | citation | homepage | url | author | notes | readme",
     "build: `beam-datasets tag NAME:1.0.0 {value:TAG}` after it is published": "tag | tags | label_version | alias",
     "build: `beam-datasets materialize NAME --where {value:'a > 1'} --to PART` after it is built": "where | filter | query | condition | predicate | sql",
@@ -1467,7 +1529,7 @@ OPTIONS: Mapping[str, str] = {
     " | file_format | output_format",
     "nothing: shards are TFRecord files without compression, so that any example can be read": "compression | compress | gzip"
     " | compression_type | zstd",
-    "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "seed | shuffle | random_seed"
+    "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "nondeterministic_order | seed | shuffle | random_seed"
     " | random_state | shuffle_seed | shuffle_buffer",
     "`NAME:{value:1.0.0}`, the version as a part of the name, also of --to; in a builder, `VERSION` of its class": (
         "version | dataset_version | ver | tag"

@@ -119,6 +119,36 @@ GUESSES = [
     ("bd.concatenate_datasets([ds, ds])", "stop='all'", ...),
     ("bd.interleave_datasets([ds, ds])", "bd.mix([ds, ds], weights=[0.7, 0.3], seed=0)", ...),
     ("bd.interleave_datasets([ds, ds], probabilities=[0.9, 0.1])", "bd.mix([ds, ds], weights=[0.9, 0.1], seed=0)", ...),
+    # slices are lists, and datasets and features never change
+    ("ds[:5]['id']", "[example['id'] for example in ds[:5]]", ...),
+    ("ds[[1, 2]].batch(2)", "ds.take(5) and split='train[:5]' are datasets", ...),
+    ("ds['50%:']", "bd.load(..., split='train[50%:]')", ...),
+    ("ds[lambda e: e['id'] == 1]", "ds.filter(function)", ...),
+    ("ds.__setitem__('size', [1])", "ds.map(lambda e: {**e, 'size': value})", ...),
+    ("ds.window(4, shift=2)", "(ds[i : i + 4] for i in range(0, len(ds), 2))", ...),
+    (
+        "ds.filter(lambda e, i: i > 2, with_indices=True)",
+        "(e for i, e in enumerate(ds) if (lambda e, i: i > 2)(e, i))",
+        ...,
+    ),
+    ("ds.map(f, input_columns=['id'])", "ds.map(lambda e: (f)(*[e[name] for name in names]))", ...),
+    ("ds.pack(16, feature='tokens')", "ds.pack(16, ['tokens'])", ...),
+    ("ds.shard(shard_index=1, shard_count=4)", "ds.shard(1, 4)", ...),
+    ("ds.shard(process_index=1, process_count=4)", "ds.shard(1, 4)", ...),
+    ("ds.iterate(seed=3)", "ds.shuffle(seed=3)", ...),
+    ("ds.features['text'].vocab_size", "a tokenizer in `ds.map(function)`", ...),
+    ("bd.features.ClassLabel(names=['a']).id2label", "dict(enumerate(feature.names))", ...),
+    ("bd.features.ClassLabel(names=['a']).str2int(['a'])", "[label.str2int(name) for name in names]", ...),
+    ("bd.features.Sequence('int64').inner", "feature.feature", ...),
+    ("bd.features.FeaturesDict(['id'])", "a dict from names to features, such as {'id': 'int64'}", ...),
+    ("bd.DatasetNotFoundError", "bd.errors.DatasetNotFoundError", bd.errors.DatasetNotFoundError),
+    ("bd.ReadDataset", "from beam_datasets.beam import ReadDataset", ...),
+    ("bd.load('d', path='x')", "bd.load('d', split='train')", ...),
+    ("bd.load('d', encoding='utf-8')", "bd.load('d', split='train', text='str')", ...),
+    ("bd.mix([ds, ds], weights='equal')", "expected a number for each source, such as [0.7, 0.3]", ...),
+    ("bd.show_examples(builder)", "Use `builder.as_dataset('train')`", ...),
+    ("bd.show_examples(ds[0])", "Give a dataset, or a list of examples", ...),
+    ("bd.verify(builder)", "bd.builder(name).dataset_dir", ...),
     # names that mean several things: the argument decides, or both are named
     ("ds.select(['id', 'text'])", "bd.load(..., decoders=bd.decode.PartialDecoding([...]))` features", ...),
     ("ds.random_map(lambda e, rng: e)", "where the function takes its randomness from a feature", ...),
@@ -595,6 +625,30 @@ def test_the_datasets_of_all_splits_are_a_dict_that_says_how_to_get_one(names: d
     assert list(pickle.loads(pickle.dumps(datasets))) == ["train", "test"]
     with pytest.raises(KeyError, match="no split 'trian'; it has 'train', 'test'. Did you mean 'train'"):
         datasets["trian"]
+
+
+def test_a_slice_of_a_dataset_is_a_list(names: dict[str, Any]) -> None:
+    examples = names["ds"][:5]
+    assert isinstance(examples, list)
+    assert [e["id"] for e in examples] == [names["ds"][i]["id"] for i in range(5)]
+    for other in (pickle.loads(pickle.dumps(examples)), copy.copy(examples), copy.deepcopy(examples), examples[:5]):
+        assert type(other) is list
+        assert str(other) == str(examples)
+    assert not hasattr(examples, "keys")
+
+
+def test_splits_of_an_expression_name_the_call_that_reads_it(names: dict[str, Any]) -> None:
+    datasets = bd.load("d", data_dir=names["data_dir"])
+    for split in ("train+test", "train[:10%]"):
+        with pytest.raises(KeyError, match=re.escape(f"A slice is bd.load(..., split='{split}')")):
+            datasets[split]
+
+
+def test_a_data_dir_in_place_of_a_version_lists_those_of_configs(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "d" / "1.0.0", {"train": [3]})
+    write_dataset(tmp_path / "e" / "small" / "2.0.0", {"train": [3]})
+    with pytest.raises(bd.errors.DatasetNotFoundError, match=r"d/1\.0\.0, e/small/2\.0\.0\.$"):
+        bd.builder_from_directory(tmp_path)
 
 
 def test_a_dataset_that_names_others_by_its_features_can_be_pickled(names: dict[str, Any]) -> None:

@@ -62,9 +62,11 @@ def _check_dataset(ds: Iterable[Any]) -> Iterable[Any]:
         TypeError: it is a text or a dict, whose items are no examples.
     """
     if isinstance(ds, Mapping):
-        raise TypeError(
-            f"expected a dataset, got a dict with {', '.join(map(repr, ds))}. Give the dataset of one split."
-        )
+        is_of_splits = all(hasattr(value, "features") for value in ds.values())
+        advice = "Give the dataset of one split." if is_of_splits else "Give a dataset, or a list of examples."
+        raise TypeError(f"expected a dataset, got a dict with {', '.join(map(repr, ds))}. {advice}")
+    if hasattr(ds, "as_dataset"):
+        raise TypeError(f"expected a dataset, got {shown(ds)}. Use `builder.as_dataset('train')`.")
     if isinstance(ds, (str, bytes)):
         raise TypeError(f"expected a dataset, got {shown(ds)}. Use `bd.load({shown(ds)}, split='train')`.")
     return ds

@@ -13,11 +13,12 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureValueError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.features.dtypes import Json, Shape, to_dtype
@@ -132,6 +133,9 @@ class FeatureConnector(abc.ABC):
 
     PATH: ClassVar[str]
     """The class's name in features.json, without `CLASS_PREFIX`."""
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("feature")
 
     def __post_init__(self) -> None:
         self._set_fields(doc=Documentation.of(self.doc))
@@ -452,6 +456,8 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     description = repr(feature)
     if isinstance(feature, type) and issubclass(feature, FeatureConnector):
         description = f"the class {feature.__name__}; write {feature.__name__}(...)"
+    elif isinstance(feature, (list, tuple)) and len(feature) == 1:
+        description = f"{description}; a list of values is features.Sequence(feature)"
     prefix = f"{name}: " if name else ""
     raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {description}")
 

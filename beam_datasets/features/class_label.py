@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.advice import names_foreign_constructor_arguments
-from beam_datasets.arguments import integer, is_unicode
+from beam_datasets.arguments import integer, is_unicode, shown
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import DocArg, FeatureConnector, FromJson, Items, RowsEncode, to_names
 from beam_datasets.features.dtypes import Json, Shape
@@ -88,14 +88,18 @@ class ClassLabel(Leaf):
         """The classes' names, in the order of their indices; '0', '1', ... if they have no names."""
         return [str(i) for i in range(self.num_classes or 0)] if self.label_names is None else list(self.label_names)
 
-    def str2int(self, name: str) -> int:
+    def str2int(self, name: Any) -> int:
         """Returns the index of the class with a name, without spaces around it.
 
         If the classes have no names, the name is the index in decimal, such as "1".
 
         Raises:
             ValueError: no class has this name.
+            TypeError: it is no str, such as a list of names.
         """
+        if not isinstance(name, str):
+            hint = "The indices of several are [label.str2int(name) for name in names]."
+            raise TypeError(f"str2int() takes one name, a str, got {shown(name)}. {hint}")
         if self.label_names is not None:
             try:
                 return self.label_names.index(name.strip())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.advice import missing_attribute, names_foreign_constructor_arguments
-from beam_datasets.arguments import is_unicode
+from beam_datasets.arguments import is_unicode, shown
 from beam_datasets.errors import (
     FeatureKeyError,
     FeatureName,
@@ -60,6 +60,11 @@ class FeaturesDict(FeatureConnector):
     PATH: ClassVar[str] = "features_dict.FeaturesDict"
 
     def __init__(self, feature_dict: Mapping[str, Any], *, doc: DocArg = None) -> None:
+        if not hasattr(feature_dict, "keys"):
+            raise TypeError(
+                "feature_dict: expected a dict from names to features, such as {'id': 'int64'}, got "
+                f"{shown(feature_dict)}"
+            )
         for name in feature_dict:
             if not isinstance(name, str):
                 raise ValueError(f"{name!r} of type {type(name).__name__} is not a name of a feature; expected a str")

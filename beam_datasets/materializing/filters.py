@@ -55,7 +55,7 @@ class Filter:
         """
         module_name, _, name = text.rpartition(":")
         if not (module_name and name):
-            raise BeamDatasetsError(f"the filter is {text!r}. {_FORM}.")
+            raise BeamDatasetsError(f"the filter is {text!r}. {_FORM}. A condition in SQL is where= (--where).")
         module = (_load_file if module_name.endswith(".py") else _load_module)(module_name, text)
         function: Any = module
         for step in name.split("."):

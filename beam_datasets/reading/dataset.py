@@ -22,6 +22,7 @@ from beam_datasets.reading.elements.transforms import (
     Raw,
     batch_of,
 )
+from beam_datasets.reading.example_list import ExampleList
 from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.index.division import MAX_POSITION, Share
 from beam_datasets.reading.index.progress import divide_again, stream_of
@@ -460,7 +461,7 @@ class Dataset(ReadPlan, Frameworks):
             else:
                 source_index = index_of(index, source.length)
                 return self.decode_one(source.fetch_index(source_index))
-            return self.decode_many(source.fetch_indices(source_index))
+            return ExampleList(self.decode_many(source.fetch_indices(source_index)))
         except UNDECODED as error:
             add_location_of_indices(self._steps, error, source, source_index)
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from beam_datasets.advice import (
     advised_getattr,
     advised_operator,
+    advised_setitem,
     instead_of,
     missing_attribute,
     names_foreign_arguments,
@@ -45,6 +46,7 @@ class Frameworks(metaclass=NamesForeign):
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")
+        __setitem__ = advised_setitem("ds")
         __mul__ = __rmul__ = advised_operator("ds", "__mul__")
         __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
 

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -68,7 +69,10 @@ class DatasetsBySplit(dict[str, Any]):
         """Raises a KeyError that lists the splits."""
         names = ", ".join(map(repr, self))
         hint = did_you_mean(split, self)
-        raise KeyError(f"no split {shown(split)}; it has {names}.{hint} A slice is bd.load(..., split='train[:10%]')")
+        if is_expression := isinstance(split, str) and bool(re.search(r"[\[+]", split)):
+            hint = ""
+        expression = split if is_expression else "train[:10%]"
+        raise KeyError(f"no split {shown(split)}; it has {names}.{hint} A slice is bd.load(..., split={expression!r})")
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 

@@ -85,7 +85,8 @@ def as_text(path: Any) -> str:
     """Returns a path as text; a TypeError, with advice for a dataset, if it is none."""
     if isinstance(path, (str, os.PathLike)) and isinstance(text := os.fspath(path), str):
         return text
-    hint = " Give its directory: bd.builder(name).dataset_dir." if type(path).__name__ == "Dataset" else ""
+    is_of_dataset = type(path).__name__ in ("Dataset", "ReadOnlyBuilder")
+    hint = " Give its directory: bd.builder(name).dataset_dir." if is_of_dataset else ""
     raise TypeError(f"a path is a str or an os.PathLike of str, got {path!r:.100}.{hint}")
 
 

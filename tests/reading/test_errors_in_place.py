@@ -290,3 +290,6 @@ def test_the_note_of_an_image_is_short_and_names_its_label() -> None:
     error = TypeError("f() missing 1 required positional argument: 'label'")
     note_value(error, "map", (1, 2))
     assert error.__notes__[0].endswith("a tuple, as one argument: map(lambda pair: ...)")
+    error = TypeError("a bytes-like object is required, not 'str'")
+    note_value(error, "map", {"text": b"a"})
+    assert error.__notes__[0].endswith("{'text': b'a'}. Text is read as bytes; bd.load(..., text='str') reads str")
