@@ -64,7 +64,11 @@ def detect_ranks() -> Ranks | None:
 
 
 def ranks_of_process() -> Ranks | None:
-    """Returns the ranks from torch.distributed, or else from the environment; None if neither has them."""
+    """Returns the ranks from torch.distributed, or else from $RANK and $WORLD_SIZE; None if neither has them.
+
+    Raises:
+        MissingDependencyError: PyTorch is not installed.
+    """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return Ranks.of(torch.distributed.get_rank(), torch.distributed.get_world_size(), "from torch.distributed")

@@ -44,7 +44,7 @@ Lists: TypeAlias = "dict[str, Any]"
 Encode: TypeAlias = "Callable[[Any], bytes]"
 """A function from the value of a feature to its serialized map entries, in the byte order of their names."""
 
-Decode: TypeAlias = "Callable[[Lists], Any]"
+DecodeLists: TypeAlias = "Callable[[Lists], Any]"
 """A function from the lists of a record by name, of which it uses those of one feature, to the feature's value."""
 
 CLASS_PREFIX = "tensorflow_datasets.core.features."
@@ -414,8 +414,8 @@ class FeatureConnector(abc.ABC):
         """
 
     @abc.abstractmethod
-    def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function from the lists of a record to the value of the feature; see `Decode`.
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
+        """Returns the function from the lists of a record to the value of the feature; see `DecodeLists`.
 
         Args:
             name: the name of the feature in the record.

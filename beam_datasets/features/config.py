@@ -15,7 +15,7 @@ from beam_datasets.errors import FeatureTypeError, MetadataError
 from beam_datasets.features.audio import Audio
 from beam_datasets.features.base import (
     CLASS_PREFIX,
-    Decode,
+    DecodeLists,
     Documentation,
     FeatureConnector,
     FromJson,
@@ -210,7 +210,7 @@ class UnknownFeature(Leaf):
         """Returns a function that raises FeatureTypeError, as items of an unknown class cannot be decoded."""
         return lambda lists: self._raise_unknown(name)
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns a function that raises FeatureTypeError, as values of an unknown class cannot be decoded."""
         return lambda lists: self._raise_unknown(name)
 
@@ -226,7 +226,7 @@ class StoredLists(UnknownFeature):
     form of `formats.example.parse`.
     """
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from all lists of a record to a dict of those whose name begins with the feature's."""
 
         def decode(lists: Lists) -> dict[str, Any]:

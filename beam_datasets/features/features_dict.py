@@ -19,7 +19,7 @@ from beam_datasets.errors import (
     shown_name,
 )
 from beam_datasets.features.base import (
-    Decode,
+    DecodeLists,
     DocArg,
     Encode,
     FeatureConnector,
@@ -244,7 +244,7 @@ class FeaturesDict(FeatureConnector):
 
         return encode
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to a dict of values; of columns of items for rank 1 or more.
 
         See `FeatureConnector.decoder` for the arguments.

@@ -15,7 +15,7 @@ from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError, shown_name
 from beam_datasets.features import image_codec
-from beam_datasets.features.base import Decode, DocArg, FeatureConnector, FromJson, Items
+from beam_datasets.features.base import DecodeLists, DocArg, FeatureConnector, FromJson, Items
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import (
     STRING,
@@ -444,7 +444,7 @@ class Video(Sequence):
             value = self._extract_frames(bytes(value.read()), path)
         return super().items_of(value, path)
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to an array of shape (frames, height, width, channels).
 
         For rank 1 or more, it is the function of a `Sequence` of images.

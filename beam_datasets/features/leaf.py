@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError, shown_name
 from beam_datasets.features.base import (
-    Decode,
+    DecodeLists,
     FeatureConnector,
     Items,
     Lengths,
@@ -149,7 +149,7 @@ class Leaf(FeatureConnector):
 
         return encode if rank else encode_one
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to one value, an array (rank 1) or a RaggedArray (rank > 1).
 
         Items are in a list instead of an array if the feature does not fix their shape, also if their shapes are equal.

@@ -14,7 +14,7 @@ from beam_datasets.advice import instead_of, names_foreign_constructor_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import (
-    Decode,
+    DecodeLists,
     DocArg,
     FeatureConnector,
     FromJson,
@@ -178,12 +178,12 @@ class Sequence(FeatureConnector):
 
         return encode
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to a sequence, which is nested in `rank` outer sequences."""
         decode = self.feature.decoder(name, rank + 1)
         return decode if rank else self._check_length_after(decode, name)
 
-    def _check_length_after(self, decode: Decode, name: str) -> Decode:
+    def _check_length_after(self, decode: DecodeLists, name: str) -> DecodeLists:
         """Returns the function that calls `decode` and checks the number of items.
 
         Returns `decode` itself if the length is not fixed or the items are dicts.
@@ -359,7 +359,7 @@ class Dataset(Sequence):
 
     PATH: ClassVar[str] = "dataset_feature.Dataset"
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to a NestedDataset; to a list of them for rank 1 or more."""
         decode_item = self.decoder(name, rank - 1) if rank else self.feature.decoder(name)
         length = None if rank else self.length

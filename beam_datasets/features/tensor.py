@@ -14,7 +14,7 @@ from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
 from beam_datasets.features.base import (
-    Decode,
+    DecodeLists,
     DocArg,
     FeatureConnector,
     FromJson,
@@ -194,7 +194,7 @@ class Tensor(Leaf):
             )
         return super().rows_encoder(name, rank)
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences."""
         return self._build_dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
 

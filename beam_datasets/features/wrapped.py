@@ -11,7 +11,7 @@ from beam_datasets.errors import (
     FeatureValueError,
 )
 from beam_datasets.features.base import (
-    Decode,
+    DecodeLists,
     FeatureConnector,
     Items,
     Lengths,
@@ -100,7 +100,7 @@ class Wrapped(FeatureConnector):
 
         return encode_rows
 
-    def decoder(self, name: str, rank: int = 0) -> Decode:
+    def decoder(self, name: str, rank: int = 0) -> DecodeLists:
         """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences."""
         decode = self.inner_connector().decoder(name, rank)
         from_inner = self.from_inner_items_converter(name, rank) if rank else self.from_inner_converter(name)

@@ -22,9 +22,9 @@ from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS
 from beam_datasets.reading.stream_mixture import StreamMixture
 from beam_datasets.reading.streams import Stream
 
-Source: TypeAlias = "Dataset | Stream"
+MixSource: TypeAlias = "Dataset | Stream"
 Datasets: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]] | Iterable[Dataset]"
-Sources: TypeAlias = "Mapping[Any, float] | Iterable[tuple[Source, float]] | Iterable[Source]"
+MixSources: TypeAlias = "Mapping[Any, float] | Iterable[tuple[MixSource, float]] | Iterable[MixSource]"
 Weights: TypeAlias = "Mapping[Any, float] | Sequence[float]"
 
 STOPS = ("first", "all", "never")
@@ -44,7 +44,7 @@ def mix(
 ) -> Dataset: ...
 @overload
 def mix(
-    sources: Sources,
+    sources: MixSources,
     *,
     weights: Weights | None = ...,
     temperature: float | None = ...,
@@ -56,7 +56,7 @@ def mix(
 ) -> Dataset | Stream: ...
 @names_foreign_arguments("mix")
 def mix(
-    sources: Sources,
+    sources: MixSources,
     *,
     weights: Weights | None = None,
     temperature: float | None = None,
@@ -139,15 +139,17 @@ def mix(
     return Dataset(operation, steps, source=None, lookup=None, identity=mixed_identity)
 
 
-def _fingerprint_of(source: Source) -> dict[str, str]:
+def _fingerprint_of(source: MixSource) -> dict[str, str]:
     """Returns the fingerprint of a source."""
     if isinstance(source, Stream):
         return source._stream_fingerprint()
     return fingerprint(**source._identity, operations=source._operation.texts)
 
 
-def _merge_identities(sources: Sequence[Source], fingerprints: Sequence[Mapping[str, str]]) -> Identity:
-    """Returns the identity of the data of a mixture.
+def _merge_identities(sources: Sequence[MixSource], fingerprints: Sequence[Mapping[str, str]]) -> Identity:
+    """Returns the data that a mixture reads, for fingerprints: those of its sources, joined; `digest` identifies all.
+
+    For sources of the datasets 'a' and 'b', `dataset` is 'a + b', and an option of `read_config` is '0.cycle'.
 
     Args:
         sources: the sources of the mixture.
@@ -167,7 +169,7 @@ def _merge_identities(sources: Sequence[Source], fingerprints: Sequence[Mapping[
     }
 
 
-def _check_source(source: Source, title: str) -> None:
+def _check_source(source: MixSource, title: str) -> None:
     """Checks that a source can be mixed.
 
     Args:
@@ -189,7 +191,7 @@ def _check_source(source: Source, title: str) -> None:
         raise ValueError(f"source {title!r} has parallel(), which a mixture has for all. Use mix(...).parallel().")
 
 
-def _stream_of(source: Source) -> Stream:
+def _stream_of(source: MixSource) -> Stream:
     """Converts a source to a stream. One epoch of the mixture reads one epoch of the stream."""
     stream = source if isinstance(source, Stream) else Stream(source)
     return Stream(stream._base._as_epoch(), stream._links)
@@ -234,7 +236,7 @@ def _stages_of(
     return datasets, [(0, checked_weights)]
 
 
-def _check_pair(item: Any) -> tuple[Source, Any]:
+def _check_pair(item: Any) -> tuple[MixSource, Any]:
     """Checks and returns a pair (source, weight).
 
     Raises:

@@ -9,13 +9,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, names_foreign_arguments
 from beam_datasets.arguments import boolean, shown
+from beam_datasets.catalog import DataDir, Options
 from beam_datasets.errors import (
     DatasetNotFoundError,
     FeatureError,
@@ -39,9 +40,8 @@ from beam_datasets.reading.elements.transforms import Decode
 from beam_datasets.reading.lookup import Lookup
 from beam_datasets.reading.records.shards import ShardPool, parse_checked
 from beam_datasets.reading.records.source import Source
+from beam_datasets.storage.paths import PathLike
 
-Path = str | os.PathLike[str]
-Options = Mapping[str, Any] | None
 T = TypeVar("T")
 
 _MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bits
@@ -95,7 +95,7 @@ class ReadOnlyBuilder:
         digest: SHA-256 that identifies the published version.
     """
 
-    def __init__(self, dataset_dir: Path) -> None:
+    def __init__(self, dataset_dir: PathLike) -> None:
         """Reads dataset_info.json, features.json and manifest.json, and label files if there are any.
 
         Raises:
@@ -466,7 +466,7 @@ def _read_checked(path: str, parse: Callable[[bytes], T]) -> T:
     )
 
 
-def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:
+def builder_from_directory(path: PathLike, *, storage_options: Options = None) -> ReadOnlyBuilder:
     """Returns the builder of a published version's directory.
 
     Args:
@@ -480,7 +480,7 @@ def builder_from_directory(path: Path, *, storage_options: Options = None) -> Re
     return ReadOnlyBuilder(storage.with_options(path, storage_options))
 
 
-def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_options: Options = None) -> ReadOnlyBuilder:
+def open_published(name_or_dir: PathLike, data_dir: DataDir = None, storage_options: Options = None) -> ReadOnlyBuilder:
     """Returns the read-only builder of a published version, given its name or its directory.
 
     Args:
@@ -500,7 +500,7 @@ def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_opti
 def builder(
     name: str,
     *,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     config: Any = None,
     version: VersionOrStr | None = None,
     storage_options: Options = None,
@@ -569,7 +569,7 @@ def load(
     name: str,
     *,
     split: Any = None,
-    data_dir: Path | None = None,
+    data_dir: DataDir = None,
     config: Any = None,
     version: VersionOrStr | None = None,
     batch_size: int | None = None,

@@ -184,7 +184,11 @@ class Decode(Step):
         return decode if pick is return_unchanged else lambda items: list(map(pick, decode(items)))
 
     def num_threads(self) -> int:
-        """Returns the number of threads for decoding: `threads` for large images, otherwise 1."""
+        """Returns the number of threads that decode.
+
+        It is 1 unless examples have images of more than 64 KiB or of an unknown size; then it is `threads`, or the
+        number of usable cores if that is None.
+        """
         if self.decoder.is_small or not has_images(self.decoded_features):
             return 1
         return usable_cores() if self.threads is None else self.threads

@@ -309,7 +309,7 @@ class ShardPool:
         return shard
 
     def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
-        """Returns the function from the file name of a shard of these runs to the file name in `tfds_id`."""
+        """Returns the function from the file name of a shard of these runs to the one in `tfds_id`, without folders."""
         del instructions  # names in one directory differ
         return storage.basename
 

@@ -151,7 +151,7 @@ class Source(Operation):
 
     @functools.cached_property
     def _namer(self) -> Callable[[str], str]:
-        """The function from the file name of a shard to the one in `tfds_id`."""
+        """The function from the file name of a shard to the one in `tfds_id`; see `ShardPool.namer`."""
         return self.pool.namer(self.instructions)
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
