@@ -507,7 +507,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """The columns that folders of the files are named after. A note names patterns that begin below some."""
         for patterns in self._patterns.values():
             for pattern in [patterns] if isinstance(patterns, str) else patterns:
-                if other := with_first_partition(pattern, is_folder=pattern.endswith("/") or os.path.isdir(pattern)):
+                below = f"{pattern.rstrip('/')}/"
+                is_folder = os.path.isdir(pattern) or any(file.path.startswith(below) for file in self._all_files)
+                if other := with_first_partition(pattern, is_folder=is_folder):
                     log.warning(f"{pattern}: folders in it are no columns of its files; they are by {other!r}")
         return PartitionColumns.of(file.name for file in self._all_files)
 

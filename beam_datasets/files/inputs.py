@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, list_file
+from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, has_wildcards, list_file
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import MAX_LINE, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
@@ -72,45 +72,43 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
     """
     pattern_list = [patterns] if isinstance(patterns, str) else patterns
     absolute = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in pattern_list]
-    files = {file.path: file for pattern in absolute for file in _files_of(pattern, hidden)}
+    found = [_files_of(pattern, hidden) for pattern in absolute]
     # the deepest folder that contains the folders of all patterns, with its last separator
-    root = _folder_of(os.path.commonprefix(list(map(_root_of, absolute))))  # noqa: RUF071  # URLs have no paths
+    root = _folder_of(os.path.commonprefix([folder for folder, _ in found]))  # noqa: RUF071  # URLs have no paths
     return sorted(
         InputFile(path[len(root) :].replace(os.sep, "/"), path, file.size, file.modified)
-        for path, file in files.items()
+        for path, file in {file.path: file for _, files in found for file in files}.items()
     )
 
 
-def _files_of(pattern: str, hidden: tuple[str, ...]) -> list[ListedFile]:
-    """Returns the files of one absolute pattern: a file, a folder, or a pattern with wildcards.
+def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFile]]:
+    """Returns the files of one absolute pattern, and the folder that their names are relative to.
+
+    Args:
+        pattern: a file, a folder, or a pattern with wildcards. A URL may be that of a folder also without a slash at
+            its end; what it is, is asked of the store.
+        hidden: as in `find`.
 
     Raises:
         InputError: no file matches.
     """
-    if (
-        "://" not in pattern and os.path.lexists(pattern) and not os.path.isdir(pattern)
-    ):  # even if its name contains wildcards
+    is_url = "://" in pattern
+    if not is_url and os.path.lexists(pattern) and not os.path.isdir(pattern):  # even if its name contains wildcards
         file = list_file(pattern)
         if file is None:
             raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
-        return [file]
-    if pattern.endswith("/") or os.path.isdir(pattern):
-        files = files_below(pattern.rstrip("/") + "/", "**", hidden)
-    else:
-        folder = fixed_folder(pattern)
+        return _folder_of(pattern), [file]
+    files: list[ListedFile] = []
+    folder = fixed_folder(pattern)
+    is_folder = pattern.endswith("/") or os.path.isdir(pattern)
+    if not is_folder and not folder.endswith("://"):  # such as s3:// of s3://bucket
         files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden)
+    if is_folder or (is_url and not files and not has_wildcards(pattern)):
+        folder = pattern.rstrip("/") + "/"
+        files = files_below(folder, "**", hidden)
     if not files:
         raise InputError(f"no file matches {pattern!r}")
-    return files
-
-
-def _root_of(pattern: str) -> str:
-    """Returns the folder that the names of a pattern's files are relative to, with its last separator."""
-    if "://" not in pattern and os.path.isdir(pattern):
-        return pattern.rstrip(os.sep) + os.sep
-    if "://" not in pattern and os.path.lexists(pattern):
-        return _folder_of(pattern)
-    return fixed_folder(pattern)
+    return folder, files
 
 
 def checksum(file: InputFile) -> str:

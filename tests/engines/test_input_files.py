@@ -60,11 +60,16 @@ def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
 
 @pytest.mark.slow
 def test_a_fresh_process_finds_the_files(tmp_path, store):
-    storage.write_bytes(f"{store.url}/logs/1.csv", b"id,n\na,1\n")
+    storage.write_bytes(f"{store.url}/all/logs/1.csv", b"id,n\na,1\n")
     command = [sys.executable, "-m", "beam_datasets.cli", "build", "csv", "--dry_run", "--data_dir", tmp_path]
-    for pattern, code, expected in [("logs", 0, "'id': Text"), ("none", 1, "no file matches")]:
+    for pattern, code, expected in [
+        ("/all/logs/*.csv", 0, "'id': Text"),
+        ("/all", 0, "'id': Text"),
+        ("", 0, "'id': Text"),
+        ("/none/*.csv", 1, "no file matches"),
+    ]:
         found = subprocess.run(
-            [*command, "--pattern", f"{store.url}/{pattern}/*.csv"], capture_output=True, text=True, check=False
+            [*command, "--pattern", f"{store.url}{pattern}"], capture_output=True, text=True, check=False
         )
         assert found.returncode == code, found.stderr
         assert expected in found.stdout + found.stderr

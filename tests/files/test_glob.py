@@ -2,6 +2,7 @@
 
 import glob
 import os
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,44 @@ def test_patterns_match_as_in_python(tree, pattern):
 def test_urls_match_as_local_paths(tree, pattern):
     wanted = _Pattern(pattern.split("/"), (".", "_")).matches
     assert sorted(filter(wanted, (*PATHS, *HIDDEN))) == by_glob(tree, pattern)
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """The keys of the objects in a store, s3://bucket: the files of the tree, in the folder `in`."""
+    keys = [f"in/{path}" for path in (*PATHS, *HIDDEN)]
+
+    def match(pattern):
+        prefix, stars, _ = pattern.partition("**")
+        found = [url for key in keys if (url := f"s3://bucket/{key}") == prefix or (stars and url.startswith(prefix))]
+        objects = [SimpleNamespace(path=url, size_in_bytes=1, last_updated_in_seconds=0) for url in found]
+        return [SimpleNamespace(metadata_list=objects)]
+
+    monkeypatch.setattr("beam_datasets.files.glob._match_by_beam", match)
+    return keys
+
+
+@pytest.mark.parametrize("folder", ["", "/x", "/x/y", "/other"])
+@pytest.mark.parametrize("end", ["", "/"])
+def test_folders_of_a_store_need_no_slash_at_the_end(keys, tree, folder, end):
+    """As for local folders; only a listing of the store knows what they are."""
+    local = [file.name for file in find(f"{tree}{folder}")]
+    assert [file.name for file in find(f"s3://bucket/in{folder}{end}")] == local
+
+
+def test_a_bucket_is_a_folder(keys, tree):
+    names = [file.name for file in find("s3://bucket")]
+    assert names == [file.name for file in find("s3://bucket/")] == [f"in/{file.name}" for file in find(str(tree))]
+
+
+def test_files_and_folders_of_a_store_with_the_same_name(keys):
+    keys.append("in/x")
+    assert [file.name for file in find("s3://bucket/in/x")] == ["x"]
+    names = [file.name for file in find(["s3://bucket/in/other", "s3://bucket/in/d1/a.csv"])]
+    assert names == ["d1/a.csv", "other/a.csv"]
+    for pattern in ("in/oth", "in/oth/", "in/x/y/*x"):
+        with pytest.raises(InputError, match="no file matches"):
+            find(f"s3://bucket/{pattern}")
 
 
 def test_hidden_names_that_a_pattern_asks_for(tree):
