@@ -156,6 +156,8 @@ def list_file(path: str) -> ListedFile | None:
 def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     """Yields the files of a store that may match a pattern: those with the same path up to its first wildcard.
 
+    Objects whose names end in `/` are no files: consoles of stores make them to show empty folders.
+
     Raises:
         InputError: the store cannot be listed.
     """
@@ -169,6 +171,8 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
         problem = f"expected files that can be listed, got an error: {reason(error)}"
         raise InputError(f"{folder}{pattern}: {problem}") from error
     for metadata in result.metadata_list:
+        if metadata.path.endswith("/"):
+            continue
         yield ListedFile(metadata.path, metadata.size_in_bytes, round(metadata.last_updated_in_seconds, 3))
 
 

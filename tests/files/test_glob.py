@@ -101,6 +101,14 @@ def test_a_bucket_is_a_folder(keys, tree):
     assert names == [file.name for file in find("s3://bucket/")] == [f"in/{file.name}" for file in find(str(tree))]
 
 
+def test_objects_that_stand_for_folders_are_no_files(keys, tree):
+    """Consoles make them where a user creates a folder."""
+    keys.extend(("in/", "in/x/", "in/new/"))
+    assert [file.name for file in find("s3://bucket/in")] == [file.name for file in find(str(tree))]
+    with pytest.raises(InputError, match="no file matches"):
+        find("s3://bucket/in/new/")
+
+
 def test_files_and_folders_of_a_store_with_the_same_name(keys):
     keys.append("in/x")
     assert [file.name for file in find("s3://bucket/in/x")] == ["x"]
