@@ -127,7 +127,7 @@ DATASET: Mapping[str, str] = {
     "copy | clone | deepcopy | freeze | lazy | random_access": "`{ds}` as it is: it never changes, and its examples are read when they are asked for",
     "batch_size | num_steps | n_batches | num_iterations": "`len({ds}.batch(32))` for the number of batches",
     "balance(column) | oversample(column) | undersample(column) | weighted(column)": (
-        "`bd.materialize(..., where='label = 1')` for each class, and `bd.mix({{a: 0.5, b: 0.5}})` of them"
+        "`bd.materialize(..., where=\"label = 'cat'\")` for each class, and `bd.mix({{a: 0.5, b: 0.5}})` of them"
     ),
     "kfold(n) | k_fold(n) | cross_validation(n) | cross_validate(n) | folds(n) | get_fold(n)": "`bd.load(..., split=[f'train[:{{i}}%]+train[{{i + 20}}%:]' for i in range(0, 100, 20)])` for 5 folds",
     "split_by(column) | stratify(column) | partition(column) | partition_by(column)": (
@@ -269,7 +269,7 @@ DATASET: Mapping[str, str] = {
     "class_weights | class_counts | label_counts | sample_weights | class_distribution": (
         "`collections.Counter(int(e['label']) for e in {ds})`, or `beam-datasets stats NAME`"
     ),
-    "sql(query) | duckdb": "`{ds}.to_arrow()`, a table that DuckDB queries; `bd.materialize(..., where='label = 1')` selects examples",
+    "sql(query) | duckdb": "`{ds}.to_arrow()`, a table that DuckDB queries; `bd.materialize(..., where='price > 3')` selects examples",
     "path | url | root | directory | location | uri": "`bd.builder(name).dataset_dir`",
     "rank | world_size | process_index | process_count | local_rank": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard(0, 2)`",
     "T | abs | aggregate | asof | bfill | boxplot | clip | convert_dtypes | cov | cummax | cummin | cumprod | duplicated | ewm"
@@ -371,9 +371,9 @@ DATASET: Mapping[str, str] = {
     "iloc | loc | at | index_select": "`{ds}[3]`, `{ds}[10:20]` or `{ds}[[3, 1, 2]]`",
     "describe | value_counts | agg": "`beam-datasets stats NAME --data_dir DIR`",
     "groupby(by) | group_by(by)": "`{ds}.to_pandas().groupby({by:'label'})`",
-    "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'label = 1'})`",
+    "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'price > 3'})`",
     "iterrows | itertuples | to_iter | items | values": "`for example in {ds}`",
-    "delete(predicate) | delete_where(predicate)": "`bd.materialize(..., where={predicate:'label = 1'})`, whose condition is that of the examples to keep; `beam-datasets append NAME --delete FILE` deletes keys",
+    "delete(predicate) | delete_where(predicate)": "`bd.materialize(..., where={predicate:'price > 3'})`, whose condition is that of the examples to keep; `beam-datasets append NAME --delete FILE` deletes keys",
     "insert(data) | update(values) | upsert(data) | merge_insert(on) | merge_columns(data)": "`bd.append(name, source)`, which publishes a version with more or corrected examples: a published one never changes",
     "drop(columns) | exclude(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
     "dropna": "`{ds}.filter(lambda example: example[name] is not None)`",
@@ -1516,7 +1516,7 @@ OPTIONS: Mapping[str, str] = {
     "`--ignore_duplicates`": "dedup | deduplicate | drop_duplicates | unique_keys | on_duplicate",
     "`--resume`": "continue | restart | from_checkpoint | recover",
     "`--skip_published`": "exist_ok | if_not_exists | skip_existing | skip_if_exists | exists_ok",
-    "`--where {value:'label = 1'}`": "filter | query | predicate | condition | expr | sql",
+    "`--where {value:'price > 3'}`": "filter | query | predicate | condition | expr | sql",
     "`--features {value:A,B.C}`": "columns | fields | select | usecols | select_columns | column | feature | keys",
     "`--to {value:NAME}`": "name | as | new_name | output_name | rename | dataset_name",
     "`--source_data_dir {value:DIR}`": "from | source_dir | input_dir | input | src",

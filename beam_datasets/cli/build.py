@@ -155,7 +155,7 @@ def run(args: Sequence[str]) -> int:
     if parsed.skip_published and builder.is_prepared():
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
-    say(f"{builder.info.display_name} -> {builder.dataset_dir}")
+    say(f"{builder.info.display_name} -> {builder.dataset_dir}{_note_on_configs(request, parsed)}")
     if parsed.trial is not None:
         return _try_build(builder, parsed, beam_options)
     if parsed.check_against:
@@ -184,6 +184,18 @@ def run(args: Sequence[str]) -> int:
             return 0
         _say_published(builder, directory, time.monotonic() - start_time)
     return 0
+
+
+_MAX_CONFIGS = 10  # named in the line about configs that are not built
+
+
+def _note_on_configs(request: BuilderRequest, parsed: argparse.Namespace) -> str:
+    """Returns a line that names the configs that are not built, if the command names none; otherwise ''."""
+    configs = list(request.builder.configs())
+    if request.config or parsed.config or len(configs) < 2:
+        return ""
+    names = ", ".join(map(repr, configs[:_MAX_CONFIGS])) + ", ..." * (len(configs) > _MAX_CONFIGS)
+    return f"\nThis is the default of {len(configs)} configs: {names}. Build others with --config NAME."
 
 
 def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:

@@ -180,9 +180,13 @@ def test_a_directory_with_a_builder_is_a_dataset(tmp_path: Path, capsys: Any, mo
     (folder / "my_birds_dataset_builder.py").write_text(BUILDER)
     command = ["--data_dir", str(tmp_path / "data"), "--dry_run"]
     assert main(["build", *command]) == 0
-    assert "my_birds/one:1.0.0 -> " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "my_birds/one:1.0.0 -> " in out
+    assert "This is the default of 2 configs: 'one', 'two'. Build others with --config NAME.\n" in out
     assert main(["build", ".", *command, "--config", "two"]) == 0
-    assert "my_birds/two:1.0.0 -> " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "my_birds/two:1.0.0 -> " in out
+    assert "configs" not in out
     monkeypatch.chdir(tmp_path)
     for spelled in ("my_birds/two", "./my_birds"):
         assert main(["build", spelled, *command]) == 0
