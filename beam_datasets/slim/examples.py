@@ -109,7 +109,7 @@ class FixedLen(_Checked):
         values = _read_list(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
-                raise FeatureKeyError("the record has no such feature, and no default was given for it", feature=key)
+                raise FeatureKeyError(expected="a value, as it has no default", got="a record without it", feature=key)
             return self._default_array.copy() if self.shape else self._default_array[()]
         _check_num_values(key, "the record", len(values), self.shape)
         return np.asarray(values, self.dtype).reshape(self.shape)[()]
@@ -150,7 +150,9 @@ class FixedLenSequence(_Checked):
     def parse_steps(self, key: str, steps: Steps | None) -> NDArray[Any]:
         """Returns the values of all time steps, of shape (time, *shape)."""
         if steps is None and not self.allow_missing:
-            raise FeatureKeyError("the record has no such sequence, and allow_missing is False", feature=key)
+            raise FeatureKeyError(
+                expected="a sequence, as allow_missing is False", got="a record without it", feature=key
+            )
         rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
             _check_num_values(key, f"time step {step}", len(row), self.shape)
@@ -357,7 +359,9 @@ def _check_num_values(key: str, owner: str, count: int, shape: Sequence[int]) ->
     """
     if count != math.prod(shape):
         raise FeatureValueError(
-            f"{owner} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?",
+            expected=f"{math.prod(shape)} values, as the shape {shape} has",
+            got=f"{count} in {owner}",
+            advice="If their number varies, give a VarLen",
             feature=key,
         )
 

@@ -49,13 +49,13 @@ class SparseTensorValue(NamedTuple):
         is_outside = ((self.indices < 0) | (self.indices >= self.dense_shape)).any(axis=1)
         if is_outside.any():
             raise FeatureValueError(
-                f"index {self.indices[is_outside.argmax()].tolist()} is outside of the shape {shape}"
+                expected=f"indices in the shape {shape}", got=f"{self.indices[is_outside.argmax()].tolist()}"
             )
         positions = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
         distinct, counts = np.unique(positions, return_counts=True)
         if len(distinct) < len(positions):
             twice = np.unravel_index(distinct[counts.argmax()], shape)
-            raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
+            raise FeatureValueError(expected="each index once", got=f"{[int(i) for i in twice]} {counts.max()} times")
         out = _full_array(shape, self.values.dtype, default_value)
         out.reshape(-1)[positions] = self.values
         return out
@@ -238,14 +238,20 @@ class SparseTensor(ItemHandler):
             shape = list(self.shape)
         name = self.keys[0]
         if len(values) != len(indices):
-            raise FeatureValueError(f"{name} has {len(indices)} values, but {self.keys[1]} has {len(values)}")
+            raise FeatureValueError(
+                expected=f"as many values as {name} has, {len(indices)}", got=f"{len(values)}", feature=self.keys[1]
+            )
         if len(shape) != indices.shape[1]:
-            raise FeatureValueError(f"indices of {indices.shape[1]} dimensions, but shape {shape}", feature=name)
+            raise FeatureValueError(
+                expected=f"indices of {len(shape)} dimensions, as the shape {shape} has",
+                got=f"{indices.shape[1]}",
+                feature=name,
+            )
         item = SparseTensorValue(indices, values, np.array(shape, np.int64))
         try:
             return item.to_dense(self.default_value) if self.densify else item
         except FeatureValueError as error:
-            raise FeatureValueError(str(error), feature=name) from None
+            raise FeatureValueError(expected=error.expected, got=error.got, feature=name) from None
 
 
 @dataclass(eq=False)
@@ -283,7 +289,12 @@ class Image(ItemHandler):
         is_raw = any(name in (b"raw", b"RAW") for name in flat(keys_to_tensors[format_key]))
         files = flat(keys_to_tensors[key]).tolist()
         if not self.repeated and len(files) != 1:
-            raise FeatureValueError(f"{len(files)} images, not one; is the item `repeated`?", feature=key)
+            raise FeatureValueError(
+                expected="one image",
+                got=f"{len(files)}",
+                advice="If it has several, make the item `repeated`",
+                feature=key,
+            )
         images = map(self._raw if is_raw else self._pixels, files)
         shaped = [image if self.shape is None else _reshape(image, self.shape, key) for image in images]
         return shaped if self.repeated else shaped[0]
@@ -296,7 +307,7 @@ class Image(ItemHandler):
         """
         if len(data) % self.dtype.itemsize:
             raise FeatureValueError(
-                f"{len(data)} raw bytes are not whole numbers of {self.dtype}", feature=self.keys[0]
+                expected=f"whole numbers of {self.dtype}", got=f"{len(data)} raw bytes", feature=self.keys[0]
             )
         return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
 
@@ -313,7 +324,7 @@ class Image(ItemHandler):
         num_channels = pixels.shape[-1]
         if self.channels not in (0, num_channels):
             raise FeatureValueError(
-                f"the image has {num_channels} channels and cannot have {self.channels}", feature=self.keys[0]
+                expected=f"an image of {self.channels} channels", got=f"{num_channels}", feature=self.keys[0]
             )
         return pixels.astype(self.dtype, copy=False)
 
@@ -350,7 +361,7 @@ def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any
         default_value = default_value.encode("utf-8")
     is_empty = default_value in (0, b"")
     if not is_empty and isinstance(default_value, bytes) != (dtype == STRING):
-        raise FeatureValueError(f"default_value={default_value!r} does not fit values of dtype {dtype}")
+        raise FeatureValueError(expected=f"a default_value of dtype {dtype}", got=f"{default_value!r}")
     return np.full(shape, (b"" if dtype == STRING else 0) if is_empty else default_value, dtype)
 
 
@@ -360,7 +371,9 @@ def _reshape(value: NDArray[Any], shape: Sequence[int], key: str) -> Any:
         return flat(value).reshape(tuple(shape))[()]
     except ValueError:
         raise FeatureValueError(
-            f"{flat(value).size} values of shape {np.shape(value)} do not have the shape {tuple(shape)}", feature=key
+            expected=f"values for the shape {tuple(shape)}",
+            got=f"{flat(value).size} of shape {np.shape(value)}",
+            feature=key,
         ) from None
 
 
@@ -398,7 +411,7 @@ class _Coordinates(ItemHandler):
         """
         if len({side.shape for side in sides}) > 1:
             shapes = ", ".join(f"{key} {side.shape}" for key, side in zip(self.keys, sides))
-            raise FeatureValueError(f"the coordinates must have the same shape, but have: {shapes}")
+            raise FeatureValueError(expected="coordinates of the same shape", got=shapes)
         return np.stack(sides, axis=-1)
 
 
@@ -479,7 +492,9 @@ class NumBoxesSequence(ItemHandler):
             other = _count_step_items(key, keys_to_tensors[key])
             if not np.array_equal(counts, other):
                 raise FeatureValueError(
-                    f"{first} has {counts.tolist()} boxes at the time steps, but {key} has {other.tolist()}"
+                    expected=f"as many boxes at the time steps as {first} has, {counts.tolist()}",
+                    got=f"{other.tolist()}",
+                    feature=key,
                 )
         return counts.copy()
 
@@ -491,7 +506,11 @@ def _count_step_items(key: str, value: Any) -> NDArray[np.int64]:
         FeatureValueError: the value is not a `RaggedArray`.
     """
     if not isinstance(value, RaggedArray):
-        raise FeatureValueError("to count the boxes of each time step it must be a VarLen sequence", feature=key)
+        raise FeatureValueError(
+            expected="a VarLen sequence, to count the boxes of each time step",
+            got=f"an array of the shape {np.shape(value)}",
+            feature=key,
+        )
     return value.row_lengths[0]
 
 
