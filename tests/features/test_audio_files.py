@@ -97,7 +97,7 @@ def test_samples_that_the_dtype_does_not_hold(lazy):
     with pytest.raises(FeatureOverflowError, match="^x: 32768 does not fit int16"):
         round_trip(F.Audio(dtype=np.int16, lazy_decode=lazy), wav(packed([32768], 3), bits=24))
     exact = wav(packed([(1 << 24) + 1], 4), bits=32)
-    with pytest.raises(FeatureValueError, match="allow_rounding=True"):
+    with raises_with(FeatureValueError, feature="x", advice=re.compile("allow_rounding=True")):
         round_trip(F.Audio(dtype=np.float32, lazy_decode=lazy), exact)
     rounded = F.Audio(dtype=np.float32, lazy_decode=lazy, allow_rounding=True)
     assert round_trip(rounded, exact).tolist() == [1 << 24]
