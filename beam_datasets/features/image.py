@@ -437,7 +437,7 @@ class Video(Sequence):
             path: the feature, for errors.
         """
         if isinstance(value, (str, os.PathLike)):
-            value = self._extract_frames(read_file(value, path), f"{shown_name(path)}: {os.fspath(value)}")
+            value = self._extract_frames(read_file(value, path), path, os.fspath(value))
         elif isinstance(value, bytes):
             value = self._extract_frames(value, path)
         elif hasattr(value, "read"):
@@ -458,12 +458,13 @@ class Video(Sequence):
 
         return decode if rank else decode_frames
 
-    def _extract_frames(self, video: bytes, path: str) -> list[bytes]:
+    def _extract_frames(self, video: bytes, path: str, file: str = "") -> list[bytes]:
         """Returns the frames of a video file, as image files that ffmpeg encodes.
 
         Args:
             video: the content of the file.
-            path: the feature, and the file if it is known, for errors.
+            path: the feature, for errors.
+            file: the path of the file, for errors; '' if it has none.
 
         Raises:
             MissingDependencyError: ffmpeg is not installed.
@@ -472,9 +473,11 @@ class Video(Sequence):
         try:
             return read_frames(video, self.frame.encoding_format or "png", self.ffmpeg_extra_args)
         except MissingDependencyError as error:
-            raise MissingDependencyError(f"{shown_name(path)}: {error}") from None
+            raise MissingDependencyError(f"{shown_name(path)}: {file and f'{file}: '}{error}") from None
         except InputError as error:
-            raise FeatureValueError(str(error), feature=path) from error
+            video_error = FeatureValueError(f"{file and f'{file}: '}{error}", feature=path)
+            video_error.path = file or None
+            raise video_error from error
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'video', and a dict of shape, dtype, format, and other options that are set."""
