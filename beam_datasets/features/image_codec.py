@@ -21,7 +21,7 @@ from beam_datasets.extras import needs
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import jpeg
 from beam_datasets.intake.errors import reason
-from beam_datasets.intake.images import check_size
+from beam_datasets.intake.images import check_image, check_size
 from beam_datasets.intake.pictures import deep_pixels, open_by_pillow, pixels_of
 from beam_datasets.intake.signatures import JPEG_PREFIX, PNG_PREFIX
 
@@ -111,11 +111,27 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
         except MissingDependencyError:
             raise
         except Exception as error:  # libraries raise whatever they meet in damaged files
-            is_explained = type(error) is InputError
-            problem = "truncated file" if _is_truncated(data) and not is_explained else reason(error)
-            raise ValueError(f"cannot decode image ({len(data):,} bytes): {problem}") from error
+            raise ValueError(f"cannot decode image ({len(data):,} bytes): {_problem(data, error)}") from error
 
     return decode
+
+
+def _problem(data: bytes, error: Exception) -> str:
+    """Returns why an image file cannot be decoded, in the words in which a build and `verify` say it if they know.
+
+    Args:
+        data: the content of the file.
+        error: what a library or this module raised. The text of a library may be about other things, such as UTF-8
+            where the name of a chunk is damaged.
+    """
+    if type(error) is InputError:
+        return str(error)
+    if data[:8] == PNG_PREFIX or data[:3] == JPEG_PREFIX:
+        try:
+            check_image(data)
+        except InputError as found:
+            return str(found)
+    return reason(error)
 
 
 def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
@@ -164,13 +180,14 @@ def _decode_png(data: bytes) -> NDArray[Any]:
     The alpha channel of gray images with a transparent level is dropped.
 
     Raises:
-        ValueError: the file is truncated, or too small for the number of pixels in its header.
+        ValueError: the file is truncated.
+        InputError: it is too small for the number of pixels in its header.
     """
-    if _is_truncated(data):
+    if not data.endswith(_PNG_END) and _PNG_END not in data:
         raise ValueError("truncated file")
     width, height, bits = _PNG_HEADER.unpack_from(data)
     if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them
-        raise ValueError(f"a file of this size cannot have {height} x {width} pixels")
+        raise InputError(f"a file of this size cannot have {height} x {width} pixels")
     check_size(height, width)
     pixels: NDArray[Any] = _import_imagecodecs().png_decode(data)
     has_transparent_gray = data[25] == 0 and pixels.ndim == 3
@@ -190,13 +207,6 @@ def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
         return _decode_by_pillow(data, gray=gray)
     space = "GRAYSCALE" if gray and channels == 3 else None
     return _import_imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
-
-
-def _is_truncated(data: bytes) -> bool:
-    """Returns whether a PNG or JPEG file lacks its end marker; False for other formats."""
-    if data[:8] == PNG_PREFIX:
-        return not data.endswith(_PNG_END) and _PNG_END not in data
-    return data[:3] == JPEG_PREFIX and _JPEG_END not in data[-2:]
 
 
 def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
