@@ -8,7 +8,7 @@ from other values as far as the dtype allows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -63,12 +63,15 @@ class Fill:
         labels: the values that replace -1 in class labels.
         arrays: True for each number of an example that is converted to an array of shape ().
         feature: the features of the examples; None if they are unknown.
+        defaults: the names of integers and bools with a default value, which a model cannot tell from their numbers;
+            none if functions change the examples.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Any] = field(default_factory=dict)
     feature: FeatureConnector | None = None
+    defaults: tuple[str, ...] = ()
 
     def nest(self, pick: Callable[[Any], Any] = return_unchanged) -> Nest:
         """Returns `values` in the structure of the examples, as `stack` takes them; see `example_filler`."""
@@ -167,10 +170,12 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
         elif leaf.may_be_missing:
             leaves[path] = optional[path] = leaf
             values[path] = _expand_fill(leaf, default_fill(leaf.dtype))
+    chosen: set[str] = set()
     if isinstance(fill, Mapping):
         for name, value in fill.items():
             path = record_name(name, feature.decoded()) if isinstance(name, str) and feature is not None else name
             fill_feature = leaves.get(path)
+            chosen.add(path)
             if isinstance(fill_feature, ClassLabel):
                 labels[path] = _call_for_fill(array_maker(fill_feature.dtype, (), path), value)[()]
             elif isinstance(fill_feature, Tensor):
@@ -191,9 +196,19 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
                 f"fill={fill!r} fits no feature that may be missing. {_list_optional(fixed)}. To pad with it, give "
                 f"pad_value={fill!r}."
             )
+        chosen.update(selected)
         for path, leaf in selected.items():
             values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
-    return Fill(values, labels, feature=feature)
+    return Fill(values, labels, feature=feature, defaults=() if is_mapped else _list_defaults(optional, chosen))
+
+
+def _list_defaults(optional: Mapping[str, Tensor], chosen: Collection[str]) -> tuple[str, ...]:
+    """Returns the names of `Fill.defaults`: of optional features except those with a chosen value."""
+    return tuple(
+        path
+        for path, leaf in optional.items()
+        if path not in chosen and leaf.dtype.kind in "biu" and None not in leaf.shape
+    )
 
 
 def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> dict[str, bool]:

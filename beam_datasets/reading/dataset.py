@@ -21,6 +21,7 @@ from beam_datasets.reading.elements.transforms import (
     Map,
     Raw,
     batch_of,
+    warn_of_default_fill,
 )
 from beam_datasets.reading.example_list import ExampleList
 from beam_datasets.reading.frameworks import Frameworks
@@ -272,7 +273,7 @@ class Dataset(ReadPlan, Frameworks):
         return self._with(Batches(operation, size, drop), (step,))
 
     def _in_groups(self, size: int, fill: Any) -> Dataset:
-        """Returns the dataset in batches of `size`, without padding.
+        """Returns the dataset in batches of `size`, without padding, for a framework; see `_with_filler`.
 
         A preceding `shard()` keeps its default blocks; with `batch()` they would become the batches.
 
@@ -280,7 +281,9 @@ class Dataset(ReadPlan, Frameworks):
             size: number of examples in a batch.
             fill: replacement of missing values; see `batch`.
         """
-        return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
+        steps = (batch_of(self._steps, pad=False, fill=fill),)
+        warn_of_default_fill(steps)
+        return self._with(Batches(self._operation, size, False), steps)
 
     @property
     def _makes_batches(self) -> bool:

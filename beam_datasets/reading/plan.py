@@ -15,6 +15,7 @@ from beam_datasets.reading.elements.transforms import (
     compose,
     compose_many,
     share_cores,
+    warn_of_default_fill,
 )
 from beam_datasets.reading.index.transforms import Batches, Operation
 from beam_datasets.reading.lookup import Lookup
@@ -109,5 +110,10 @@ class ReadPlan:
         return self._with(steps=share_cores(processes, self._steps)) if processes > 1 else self
 
     def _with_filler(self, fill: Any, arrays: Any = None) -> Self:
-        """Returns the dataset with missing values replaced, as frameworks need it; see `append_filler`."""
-        return self._with(steps=append_filler(self._steps, fill, arrays))
+        """Returns the dataset with missing values replaced, as frameworks need it; see `append_filler`.
+
+        Logs a warning of default integers; see `warn_of_default_fill`.
+        """
+        steps = append_filler(self._steps, fill, arrays)
+        warn_of_default_fill(steps)
+        return self._with(steps=steps)

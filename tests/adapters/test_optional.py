@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.reading.elements import transforms
 from tests.adapters.conftest import write_bare
 
 STANDS = {"float32": np.nan, "int64": -(2**31), "int32": -(2**31), "uint8": 255, "bool": False, "vector": [np.nan] * 2}
@@ -93,3 +94,31 @@ def test_tf_data(tf: Any, gaps: Any) -> None:
         (batch,) = made.as_numpy_iterator()
         assert_filled(batch)
         assert batch["text"].tolist() == [b"x" if i % 3 == 1 else b"" for i in range(12)]
+
+
+@pytest.mark.parametrize("way", ["examples", "batches"])
+def test_default_integers_are_announced(torch: Any, gaps: Any, caplog: Any, way: str) -> None:
+    """A warning names them once; it does not if values are given, or if a function may have replaced them."""
+    announced = transforms._warn_of_values
+
+    def warned(dataset: Any, fill: Any = None) -> str:
+        announced.cache_clear()
+        caplog.clear()
+        for _ in range(2):
+            if way == "batches":
+                dataset.batch(4, fill=fill).as_torch()
+            else:
+                dataset.as_torch(fill=fill)
+        assert caplog.text.count("a model gets these") <= 1
+        return str(caplog.text)
+
+    values = "False ('bool'), -2147483648 ('inner.int64'), -2147483648 ('int32'), -2147483648 ('int64'), 255 ('uint8')"
+    text = warned(gaps)
+    assert f"Where values are missing, a model gets these: {values}. fill={{'bool': True}} of batch()" in text
+    assert 'materialize --where "bool IS NOT NULL"' in text
+    rest = dict.fromkeys(("inner.int64", "int32", "int64"), 0)
+    assert "these: 255 ('uint8'). fill={'uint8': 0}" in warned(gaps, fill={"bool": True, **rest})
+    assert "these: False ('bool')." in warned(gaps, fill=0)
+    given = {"int64": -(2**31), "int32": 0, "uint8": 255, "bool": False, "inner.int64": 0}
+    assert not warned(gaps, fill=given)
+    assert not warned(gaps.map(lambda example: example))

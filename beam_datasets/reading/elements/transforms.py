@@ -7,6 +7,7 @@ function where it is used.
 from __future__ import annotations
 
 import functools
+import logging
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ import numpy as np
 
 from beam_datasets.advice import note_value
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
+from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean, shown_name
 from beam_datasets.features.base import Decoders, FeatureConnector, Replacement, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import select_decoded
@@ -40,6 +41,8 @@ from beam_datasets.reading.elements.executor import (
     decode_tasks,
     usable_cores,
 )
+
+_LOGGER = logging.getLogger(__name__)
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -544,6 +547,43 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
         fill_values = replace(fill_values, arrays=mark_array_numbers(steps[0].decoded_features, arrays))
     step = FillMissing(fill_values, steps[0].supervised_keys)
     return steps if step.compile() is return_unchanged else (*steps, step)
+
+
+def warn_of_default_fill(steps: tuple[Step, ...]) -> None:
+    """Logs a warning if batches, or single examples for a framework, have default integers where values are missing.
+
+    It is logged once for the same features: they may be missing, but no record is read to see whether one is.
+
+    Args:
+        steps: those of `append_filler`, or with a `Batch`.
+    """
+    step = steps[0] if isinstance(steps[0], Batch) else steps[-1]
+    fill = step.fill if isinstance(step, (Batch, FillMissing)) else Fill()
+    values = [(shown_name(path), np.ravel(fill.values[path])[0]) for path in fill.defaults]
+    if values:
+        name, first_value = values[0]
+        shown_values = ", ".join(f"{value} ({name!r})" for name, value in values)
+        _warn_of_values(shown_values, name, not first_value if first_value.dtype.kind == "b" else 0)
+
+
+@functools.cache  # warns once
+def _warn_of_values(values: str, name: str, other: Any) -> None:
+    """Warns of the values that stand for missing ones.
+
+    Args:
+        values: the values, each with the name of its feature.
+        name: the name of one of the features, for the advice.
+        other: another value of this feature.
+    """
+    _LOGGER.warning(
+        "Where values are missing, a model gets these: %s. fill={%r: %r} of batch(), as_torch() and others gives "
+        'another one. To leave such examples out, use materialize --where "%s IS NOT NULL", or filter() before '
+        "batch().",
+        values,
+        name,
+        other,
+        name,
+    )
 
 
 def compose(steps: tuple[Step, ...]) -> Function:
