@@ -210,12 +210,11 @@ def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
         dataset_dir: directory of the version; other versions are beside it.
         version: the version.
     """
-    published = [Version(name) for name in _subdirs(storage.dirname(dataset_dir)) if Version.is_valid(name)]
-    highest = max(published, default=Version(version))
-    if highest <= Version(version):
+    higher = versions_in(storage.dirname(dataset_dir), above=Version(version))
+    if not higher:
         return ""
     return (
-        f"Higher versions are published: without its builder imported, {label!r} means {highest}; ask for "
+        f"Higher versions are published: without its builder imported, {label!r} means {higher[-1]}; ask for "
         f"'{label}:{version}' or '{label}:latest'."
     )
 
@@ -320,9 +319,8 @@ def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
     builder, version = code_of(parsed_name.name, parsed_name.kwargs), storage.basename(directory)
     if builder is not None and (parsed_name.config is None or builder.has_config(parsed_name.config)):
         return f"version {version}: the one of the builder that is imported"
-    folder = storage.dirname(directory)
-    published = [v for v in _subdirs(folder) if Version.is_valid(v) and is_published(storage.join(folder, v))]
-    return f"version {version}: the highest of {len(published)} that are published" if len(published) > 1 else ""
+    num_published = len(versions_in(storage.dirname(directory)))
+    return f"version {version}: the highest of {num_published} that are published" if num_published > 1 else ""
 
 
 def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:

@@ -181,6 +181,13 @@ def test_which_rule_chose_a_version(root):
     assert catalog.version_rule("multi", catalog.find_dataset_dir("multi", root)) == ""  # the only one
 
 
+def test_an_unfinished_version_is_no_higher_one(root):
+    (root / "digits/9.0.0").mkdir()
+    note = catalog.note_on_names("digits", f"{root}/digits/1.0.0", "1.0.0")
+    assert note.startswith("Higher versions are published: without its builder imported, 'digits' means 2.0.0;")
+    assert catalog.note_on_names("digits", f"{root}/digits/2.0.0", "2.0.0") == ""
+
+
 @pytest.mark.usefixtures("registry")
 def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
     made = []

@@ -137,7 +137,11 @@ class CustomFeature(Wrapped):
         return _build_numpy_decoder(self, path)
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'jsonFeature' and the content as JSON text."""
+        """Returns the key 'jsonFeature' and {'json': the JSON text of `to_json_content()`}.
+
+        Raises:
+            FeatureTypeError: the user's method returned other values than those of JSON.
+        """
         content = self.to_json_content()
         try:
             return "jsonFeature", {"json": json.dumps(content)}

@@ -480,7 +480,7 @@ class Video(Sequence):
             raise video_error from error
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'video', and a dict of shape, dtype, format, and other options that are set."""
+        """Returns the key 'video', and a dict of 'shape', 'dtype', 'encodingFormat' and other options that are set."""
         frame = self.frame
         return "video", {
             "shape": shape_to_json((self.length, *(frame.shape or ()))),

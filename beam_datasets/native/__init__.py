@@ -22,9 +22,9 @@ _problem = ""
 
 if os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
     try:
-        _found = importlib.import_module("beam_datasets.native._core")
-        if getattr(_found, "INTERFACE", None) == INTERFACE:
-            core = _found
+        _module = importlib.import_module("beam_datasets.native._core")
+        if getattr(_module, "INTERFACE", None) == INTERFACE:
+            core = _module
         else:
             _problem = "it was built from other sources: install beam_datasets again"
     except ModuleNotFoundError:
