@@ -326,7 +326,7 @@ def test_errors_list_the_versions_that_exist(pets, run, tmp_path, monkeypatch):
         ("./data/pets/9.0.0", pets_there),
         ((tmp_path / "data/pets").as_uri(), pets_there),
         ("./data/more", "more: small/1.0.0."),
-        ("./data", "data: pets/1.0.0, pets/1.2.0, pets/1.10.0."),
+        ("./data", "data: more/small/1.0.0, pets/1.0.0, pets/1.2.0, pets/1.10.0."),
     ):
         code, out, err = run("info", text)
         assert (code, out, err.count("\n")) == (1, "", 1)
