@@ -42,6 +42,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/append.py:_parse_append --from": f"{_APPEND}::test_errors",
     "cli/append.py:_is_published --from": f"{_APPEND}::test_errors",
     "cli/append.py:_create_builder --splits": f"{_APPEND}::test_errors",
+    "cli/build.py:_note_on_configs --config": f"{_TRIAL}::test_a_directory_with_a_builder_is_a_dataset",
     "cli/build.py:_confirm_overwrite --yes": f"{_TRIAL}::test_overwrite_asks_on_a_terminal",
     "cli/head.py:_format_reads --json": f"{_LOOKING}::test_of_many_shards_the_first_are_shown",
     "cli/history.py:run_prune --yes": "tests/materializing/test_history.py::test_the_commands",
