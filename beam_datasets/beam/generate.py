@@ -71,9 +71,9 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         is_of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
         if spilled is not None and not is_of_beam:  # a transform may yield other examples when it is resumed
             records = ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
-        size = builder.download_size or publication.info.download_size
-        info = publication.info.replace(download_size=size)
-        staged = dataclasses.replace(publication, info=info, shard_records=records)
+        staged = dataclasses.replace(publication, shard_records=records)
+        if builder.download_size:
+            staged = dataclasses.replace(staged, info=staged.info.replace(download_size=builder.download_size))
         staged = staged_inputs.stage_inputs(staged, options.inputs)
         write = WriteExamples(staged, options.sharding, transport, readers, list(sources), options.checksums)
         examples | write

@@ -42,8 +42,8 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publicat
         BeamDatasetsError: a split has fewer examples than shards are asked for.
         ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.
     """
-    for split in job.splits:
-        job.num_shards(split)  # raises an error if that is impossible
+    for split in job.splits if job.plan is None else ():
+        job.num_shards(split)  # raises an error if that is impossible, as the plan does
     publication = announce(
         job.info,
         job.info.data_dir,
