@@ -1491,7 +1491,7 @@ OPTIONS: Mapping[str, str] = {
     "`--split {value:train}`": "slice | subset | s",
     "`--sample_rate {value:any}`": "sampling_rate | sr | rate",
     "`--channels {value:1}`": "grayscale | mode | color_mode | num_channels | mono",
-    "nothing: images are stored as they are. Resize them where they are read, in `ds.map(function)`": "size | resize | image_size"
+    "nothing: images are stored as they are. Resize them where they are read, in `ds.map(function)`": "size | resize | image_size | shape | image_shape"
     " | target_size | img_size | width | height",
     "nothing: dates stay text, as they are written. Convert them where they are read, as in `ds.map(lambda e: "
     "{{**e, {value:'day'}: np.datetime64(e[{value:'day'}].decode())}})`": "parse_dates | date_columns | timestamp_columns",

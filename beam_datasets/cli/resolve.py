@@ -146,9 +146,9 @@ def _by_name(name: str) -> type[DatasetBuilder]:
     if name in FORMATS:
         return _builder_of(importlib.import_module(f"beam_datasets.files.{name}"), None)
     if name in _datasets_in(FOLDER):
-        return _builder_of(_load_file(os.path.join(FOLDER, f"{name}.py")), None)
+        return _builder_of(import_code([os.path.join(FOLDER, f"{name}.py")])[0], None)
     if os.path.isdir(name):
-        return _builder_of(_load_file(builder_file(name)), None)
+        return _builder_of(import_code([builder_file(name)])[0], None)
     names = {*registered, *known_names()}
     near = did_you_mean(name, [*names, *(f"{module}.py" for module in _datasets_in("."))]).strip()
     hint = instead_of_format("build", name) or near
@@ -203,21 +203,30 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
     """Returns modules that are given by their names or their files, imported.
 
     Raises:
-        UsageError: there is no such module, or it imports TFDS, which is not installed.
+        UsageError: there is no such module, or it imports TFDS or TensorFlow, which is not installed.
     """
     modules = []
     for name in names:
         try:
             modules.append(_load_file(name) if name.endswith(".py") else _load_module(name))
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "tensorflow_datasets":
+            package = (error.name or "").partition(".")[0]
+            if package not in _REPLACEMENTS:
                 raise
             raise UsageError(
-                f"{name}: it imports tensorflow_datasets, which is not installed. Write `import beam_datasets.tfds as "
-                "tfds` in the place of `import tensorflow_datasets as tfds`, and `from beam_datasets.tfds` for `from "
-                "tensorflow_datasets`: docs/reference/tfds.md lists what it has"
+                f"{name}: it imports {package}, which is not installed. {_REPLACEMENTS[package]}: "
+                "docs/reference/tfds.md says how a builder is ported"
             ) from error
     return modules
+
+
+_REPLACEMENTS = {
+    "tensorflow_datasets": "Write `import beam_datasets.tfds as tfds` in the place of `import tensorflow_datasets as "
+    "tfds`, and `from beam_datasets.tfds` for `from tensorflow_datasets`",
+    "tensorflow": "Write np.int64 for tf.int64 and path.open() for tf.io.gfile.GFile(path), or install it by `pip "
+    "install tensorflow`",
+}
+"""What builders for TensorFlow Datasets import, and what to write in its place."""
 
 
 def _load_module(name: str) -> ModuleType:

@@ -203,18 +203,31 @@ def test_a_file_beside_is_proposed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import tensorflow_datasets as tfds", "from tensorflow_datasets.core import Version", "import missing"],
+    [
+        "import tensorflow_datasets as tfds",
+        "from tensorflow_datasets.core import Version",
+        "import tensorflow as tf",
+        "import missing",
+    ],
 )
 def test_a_builder_that_imports_tfds_is_told_of_another_import(tmp_path, monkeypatch, statement):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)  # as if it was not installed
-    file = tmp_path / "bd_test_of_tfds.py"
+    for package in ("tensorflow", "tensorflow_datasets"):
+        monkeypatch.setitem(sys.modules, package, None)  # as if it was not installed
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "ported"
+    folder.mkdir()
+    file = folder / "bd_test_of_tfds.py"
     file.write_text(f"{statement}\n{SOURCE.format(name='Ported')}")
     if "tensorflow" not in statement:
         with pytest.raises(ModuleNotFoundError, match="missing"):
             resolve(str(file))
         return
-    with pytest.raises(UsageError, match="Write `import beam_datasets.tfds as tfds` in the place of"):
-        resolve(str(file))
+    advice = "Write `import beam_datasets.tfds as tfds` in the place of"
+    if "_datasets" not in statement:
+        advice = r"Write np\.int64 for tf\.int64"
+    for name in (str(file), "ported"):
+        with pytest.raises(UsageError, match=advice):
+            resolve(name)
     file.write_text(f"import beam_datasets.tfds as tfds\n{SOURCE.format(name='Ported')}")
     assert resolve(str(file)).builder.__name__ == "Ported"
 
