@@ -260,7 +260,7 @@ def _feature_rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def _format_spread(spread: dict[str, Any]) -> list[str]:
-    """Returns the cells [minimum, median, mean, maximum, standard deviation] as text; empty without a mean."""
+    """Returns the cells [minimum, median, mean, maximum, standard deviation] as text; all are empty without a mean."""
     if "mean" not in spread:
         return [""] * 5
     values = spread["min"], spread["quantiles"]["0.5"], spread["mean"], spread["max"], spread["std"]

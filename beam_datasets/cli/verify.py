@@ -184,7 +184,7 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
 
 
 def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yields the advice on each kind of finding, each once."""
+    """Yields lines: a heading, then each advice once, after the kinds of its findings; nothing without findings."""
     kinds: dict[str, dict[str, None]] = {}
     for finding in findings:
         kinds.setdefault(finding.remedy, {})[finding.kind] = None

@@ -19,7 +19,7 @@ variables are listed without their values.""",
 
 
 def run(args: Sequence[str]) -> int:
-    """Prints the versions."""
+    """Prints the versions in the environment, as text or JSON, and returns the exit code."""
     parsed = VERSIONS.parse(args)
     say(json.dumps(versions(), indent=1) if parsed.json else versions_text())
     return 0

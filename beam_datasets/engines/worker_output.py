@@ -178,7 +178,7 @@ class WorkerStream(io.TextIOBase):
     """
 
     def __init__(self, prefix: str, display_descriptor: int, log_descriptor: int) -> None:
-        self._prefix, self._shown, self._kept = prefix, display_descriptor, log_descriptor
+        self._prefix, self._display_descriptor, self._log_descriptor = prefix, display_descriptor, log_descriptor
         self._lock = threading.Lock()
         self._unfinished = ""
 
@@ -188,7 +188,7 @@ class WorkerStream(io.TextIOBase):
 
     def fileno(self) -> int:
         """Returns the file descriptor whose lines are shown."""
-        return self._shown
+        return self._display_descriptor
 
     def write(self, text: str) -> int:
         """Writes complete lines, to a descriptor that depends on the caller, and buffers the rest."""
@@ -211,12 +211,14 @@ class WorkerStream(io.TextIOBase):
 
         Args:
             lines: the lines, without their ends.
-            by_beam: whether Beam has written them: they go to the log only, and are not shown.
+            by_beam: whether Beam has written them, so that they are written to `log_descriptor`; otherwise they are
+                written to `display_descriptor`.
         """
         data = "".join(f"{self._prefix}{line}\n" for line in lines if line).encode("utf-8", "backslashreplace")
+        descriptor = self._log_descriptor if by_beam else self._display_descriptor
         with contextlib.suppress(OSError):  # the launcher has ended, and this process will end, too
             while data:
-                data = data[os.write(self._kept if by_beam else self._shown, data[: select.PIPE_BUF]) :]
+                data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
 
 
 def _writer_frame(frame: FrameType | None) -> FrameType | None:

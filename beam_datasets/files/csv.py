@@ -183,7 +183,11 @@ class Csv(RowsBuilder):
         )
 
     def _guess_of_columns(self, columns: Iterable[str]) -> tuple[Guess, str]:
-        """Returns (kinds of the values of the columns, first problem or ''); see `RowsBuilder._guess_of`."""
+        """Reads the first rows of each file, and returns (kinds of the values of each column, first problem or '').
+
+        Args:
+            columns: names of the columns, which have no kinds if no row has a value; see `RowsBuilder._guess_of`.
+        """
         empty_guess = Guess(fields={name: Guess() for name in columns})
         return self._guess_of(self._rows, empty_guess, TextKinds(self._missing or (), self._numerals))
 

@@ -177,7 +177,7 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
 
 
 def _match_by_beam(pattern: str) -> Any:
-    """Returns the `MatchResult` of one pattern in a list; sets the default options of S3 and HDFS if none are set."""
+    """Returns a list of one `MatchResult`, that of the pattern; sets the default options of S3 and HDFS if needed."""
     systems = file_systems()
     try:
         return systems.match([pattern])

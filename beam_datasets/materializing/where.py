@@ -305,7 +305,14 @@ def _names_in_divisions(node: Any) -> list[str]:
 
 
 def _constant_text(node: Any) -> str | None:
-    """Returns the text of a node that is a text constant; None for other nodes."""
+    """Returns the text of a node that is a text constant; None for other nodes.
+
+    Args:
+        node: a node of an expression in the JSON of DuckDB's `json_serialize_sql`.
+
+    >>> _constant_text({"class": "CONSTANT", "value": {"type": {"id": "VARCHAR"}, "value": "dog"}})
+    'dog'
+    """
     literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
     if node["class"] != "CONSTANT":
         return None

@@ -300,7 +300,13 @@ def _usage(path: str) -> storage.Usage | None:
 
 
 def _siblings(path: str) -> list[str]:
-    """Returns the other directories of a run killed while publishing to a disk; see `disk_commit.rename_into_place`."""
+    """Returns the other directories of a run that was killed while it published to a disk; [] if there are none.
+
+    `disk_commit.rename_into_place` makes `<staging directory>.<8 hexadecimal digits>` twice.
+
+    Args:
+        path: one of these directories, or any other path.
+    """
     folder, name = storage.dirname(path), storage.basename(path)
     match = runs.PUBLISHED_FROM.fullmatch(name)
     if match is None or storage.is_remote(path):

@@ -167,7 +167,12 @@ class Merge:
         return replace(self, order=order[keep])
 
     def chunks(self, chunk_bytes: int | None = None) -> Iterator[list[Buffer]]:
-        """Yields the framed records in order, in buffers to be written together; reads about chunk_bytes at once."""
+        """Yields the framed records in order, as lists of buffers to be written one after the other.
+
+        Args:
+            chunk_bytes: bytes of records that are read before the first of them is yielded, about; None for what
+                `read_size` chooses for the number of blocks and their bytes.
+        """
         sizes = self.sizes[self.order]
         if chunk_bytes is None:
             num_bytes = int(sizes.sum(dtype=np.int64))
