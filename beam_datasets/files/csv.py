@@ -61,7 +61,7 @@ class Csv(RowsBuilder):
             backslash; before another character it is kept. Followed by N alone (\N), it is a missing value.
         comment: beginning of lines to ignore, such as #.
         decimal: decimal separator of numbers, . or ,.
-        thousands: thousands separator of numbers, such as . or ,; by default none.
+        thousands: thousands separator of numbers, such as . or , or a space; by default none.
         encoding: encoding of the text.
         columns: names of the columns (a,b,c), for files without a header.
         skip_header: skip the first row, a header that `columns` replaces.

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
+_SPACES = " \u00a0\u2009\u202f"  # a plain space, those that do not break, and a thin one
+
 
 @dataclass(frozen=True)
 class Numerals:
@@ -15,7 +17,8 @@ class Numerals:
 
     Attributes:
         decimal: character between the integer part and the fraction: '.' or ','.
-        thousands: character between groups of three digits of the integer part, which may be left out; '' for none.
+        thousands: character between groups of three digits of the integer part, which may be left out; '' for none. A
+            space stands for no-break and thin spaces, too, which look the same.
     """
 
     decimal: str = "."
@@ -40,9 +43,14 @@ class Numerals:
         return self == Numerals()
 
     @cached_property
+    def _thousands(self) -> re.Pattern[str]:
+        """The pattern of the separator of thousands."""
+        return re.compile(f"[{_SPACES}]" if self.thousands == " " else re.escape(self.thousands))
+
+    @cached_property
     def _grouped(self) -> re.Pattern[str]:
         """The pattern of a number with separators of thousands."""
-        groups, fraction = re.escape(self.thousands), re.escape(self.decimal)
+        groups, fraction = self._thousands.pattern, re.escape(self.decimal)
         return re.compile(rf"[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:{fraction}\d*)?", re.ASCII)
 
     def to_python(self, text: str) -> str | None:
@@ -55,10 +63,10 @@ class Numerals:
         ('1234.50', '7', None, None)
         """
         text = text.strip()
-        if self.thousands and self.thousands in text:
+        if self.thousands and self._thousands.search(text):
             if not self._grouped.fullmatch(text):
                 return None
-            text = text.replace(self.thousands, "")
+            text = self._thousands.sub("", text)
         if self.decimal != ".":
             if "." in text:
                 return None
@@ -72,10 +80,11 @@ PYTHON = Numerals()
 _BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+(?!\1)[.,]\d+|[+-]?\d{1,3}(?:([.,])\d{3}){2,}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_SPACED = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:[{_SPACES}]\d{{3}})+(?:([.,])\d+)?", re.ASCII)
 
 
 def options_for(text: str, used: Numerals) -> str:
-    """Returns the options by which a text would be a number; '' if none would, or if it is one already.
+    r"""Returns the options by which a text would be a number; '' if none would, or if it is one already.
 
     A comma that may be either separator, as in 1,234, is taken for the decimal one.
 
@@ -87,12 +96,16 @@ def options_for(text: str, used: Numerals) -> str:
     ('--decimal ,', '--decimal , --thousands .', '--thousands ,')
     >>> options_for("1.234,50", Numerals(",")), options_for("x", PYTHON), options_for("1.234.567", PYTHON)
     ('--thousands .', '', '--decimal , --thousands .')
+    >>> options_for("1 234", PYTHON), options_for("1\u202f234,5", PYTHON), options_for("030 123", PYTHON)
+    ("--thousands ' '", "--decimal , --thousands ' '", '')
     """
     if both := _BOTH.fullmatch(text):
         thousands = both[1] or both[2]
         required = Numerals("," if thousands == "." else ".", thousands)
     elif _COMMA.fullmatch(text):
         required = Numerals(",", used.thousands if used.thousands != "," else "")
+    elif spaced := _SPACED.fullmatch(text):
+        required = Numerals(spaced[1] or used.decimal, " ")
     else:
         return ""
     return _options(required, used)
@@ -101,7 +114,7 @@ def options_for(text: str, used: Numerals) -> str:
 def _options(required: Numerals, used: Numerals) -> str:
     """Returns the options for separators, without those that are used already."""
     options = [] if required.decimal == used.decimal else [f"--decimal {required.decimal}"]
-    options += [] if required.thousands == used.thousands else [f"--thousands {required.thousands or shlex.quote('')}"]
+    options += [] if required.thousands == used.thousands else [f"--thousands {shlex.quote(required.thousands)}"]
     return " ".join(options)
 
 

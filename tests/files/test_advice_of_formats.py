@@ -77,6 +77,21 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "line 4: column 'price': '1.234,50' is not a number" in refusal
 
 
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u2009", "\u202f"])
+@pytest.mark.parametrize("decimal", [",", "."])
+def test_thousands_with_spaces(space, decimal, tmp_path, caplog):
+    """A note and no error, as telephone numbers may have this form."""
+    texts = ["999", f"1{space}234", f"-12{space}345{space}678{decimal}5", f"1{space}234{decimal}50"]
+    path = write(tmp_path, "a.csv", "n\n" + "".join(f'"{text}"\n' for text in texts))
+    assert [row["n"].decode() for row in rows("csv", path)] == texts
+    given = shlex.split(re.findall(r"such as .*?; (--.*?) makes numbers of it", caplog.text)[0])
+    decimals = () if decimal == "." else ("--decimal", ",")
+    found = [row["n"] for row in rows("csv", path, *given, *decimals)]
+    assert found == [float(text.replace(space, "").replace(decimal, ".")) for text in texts]
+    path = write(tmp_path, "b.csv", f'n\n1\n2\n3\n"1{space}234"\n')
+    assert [row["n"] for row in rows("csv", path, *advises(refused("csv", path), "--thousands", " "))][3] == 1234
+
+
 @pytest.mark.parametrize("text", ["<html>\n<body>\n", '{"a": 1}\n{"a": 2}\n', "# a comment\na\n7\n"])
 def test_a_file_without_a_header_is_left_out_as_others(text, tmp_path):
     """Its first line was a column that the other files lack."""
