@@ -58,14 +58,15 @@ class Csv(RowsBuilder):
             otherwise it is a tab in .tsv and .tab files, and a comma in others.
         quote: quote character around fields; '' for files without quoted fields.
         escapechar: character that precedes a delimiter, a quote, a line end or itself inside a field, such as a
-            backslash; before another character it is kept. Followed by N alone (\N), it is a missing value.
+            backslash; before another character it is kept. Followed by N alone (\N), it is one of `missing`.
         comment: beginning of lines to ignore, such as #.
         decimal: decimal separator of numbers, . or ,.
         thousands: thousands separator of numbers, such as . or , or a space; by default none.
         encoding: encoding of the text.
         columns: names of the columns (a,b,c), for files without a header.
         skip_header: skip the first row, a header that `columns` replaces.
-        missing: texts that represent a missing value, in addition to empty text.
+        missing: texts that represent a missing value, in addition to empty text; in columns of text, only if their type
+            is given as `string?`.
         common: see RowsBuilder.
     """
 
