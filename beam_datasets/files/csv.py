@@ -358,17 +358,18 @@ def check_names(names: Sequence[str], prefix: str) -> list[str]:
 def _number_of_data(names: Sequence[str]) -> str:
     """Returns a number in a header that may be a row of data; '' if it is a header.
 
-    A row of data has a decimal fraction, or nonnegative integers alone. Columns that are numbered from 0 or 1, as
-    programs do, are a header.
+    A row of data has a decimal fraction, or begins with a nonnegative integer, such as an ID. Columns that are numbered
+    from 0 or 1, as programs do, are a header, also if others follow.
 
-    >>> [_number_of_data(names) for names in (["setosa", "5.1"], ["3", "7"], ["0", "1", "2"], ["1", "b"])]
-    ['5.1', '3', '', '']
+    >>> [_number_of_data(names) for names in (["setosa", "5.1"], ["1", "Heat"], ["0", "1", "label"], ["total", "2019"])]
+    ['5.1', '1', '', '']
     """
     if fraction := next(filter(_FRACTION.fullmatch, names), ""):
         return fraction
-    numbers = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 19]
-    are_counted = numbers in ([*range(len(names))], [*range(1, len(names) + 1)])
-    return names[0] if len(numbers) == len(names) and not are_counted else ""
+    is_integer = [name.isascii() and name.isdecimal() for name in names]
+    count = sum(is_integer)
+    is_counted = any(list(names[:count]) == [*map(str, range(start, start + count))] for start in (0, 1))
+    return names[0] if is_integer[0] and not (is_counted and (count > 1 or len(names) == 1)) else ""
 
 
 def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from tests.sounds import encoded
 
 
 @follows("files/csv.py:_headers --columns")
-@pytest.mark.parametrize("text", ["5.1,3.5,setosa\n4.9,3.0,setosa\n", "1,7\n2,8\n", "-.5e3,x\n1,y\n"])
+@pytest.mark.parametrize("text", ["5.1,3.5,setosa\n4.9,3.0,setosa\n", "1,7\n2,8\n", "-.5e3,x\n1,y\n", "1,a\n2,b\n"])
 def test_a_header_that_is_a_row(text, tmp_path, caplog):
     path = write(tmp_path, "a.csv", text)
     lost = rows("csv", path)
@@ -34,7 +34,7 @@ def test_a_header_that_is_a_row(text, tmp_path, caplog):
     assert (len(lost), len(found)) == (1, 2)
 
 
-@pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "a,1,2", "v1.0,v1.1,x"])
+@pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "a,1,2", "v1.0,v1.1,x", "0,1,y"])
 def test_headers_with_numbers(header, tmp_path, caplog):
     write(tmp_path, "a.csv", f"{header}\n4,5,6\n")
     assert len(rows("csv", tmp_path)) == 1
