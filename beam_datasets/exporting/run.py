@@ -122,7 +122,7 @@ def plan_export(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What is exported; a `Run` of it publishes the files.
+    """The plan of an export; a `Run` of it publishes the files.
 
     Attributes:
         target: the directory to make.

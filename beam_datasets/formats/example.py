@@ -281,12 +281,10 @@ def parse_message(name: str, data: Buffer) -> Any:
         ExampleError: the bytes are not a serialized message of this type.
     """
     message_type, decode_error = _message_type(name)
-    parsed = message_type()
     try:
-        parsed.ParseFromString(data if type(data) is bytes else bytes(data))
+        return message_type.FromString(data if type(data) is bytes else bytes(data))
     except decode_error as error:
         raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
-    return parsed
 
 
 @functools.cache
