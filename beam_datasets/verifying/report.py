@@ -17,6 +17,7 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
+from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
 from beam_datasets.verifying.scan import OF_CONTENT, Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
@@ -67,7 +68,7 @@ def verify(
     Args:
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, including images; else one record of each mebibyte is parsed.
-        jobs: number of shards to read at once; None for one per core.
+        jobs: number of shards to read at once; None for one per core that this process may use.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
         storage_options: options of a URL's store; see `beam_datasets.builder`.
 
@@ -118,7 +119,7 @@ def _read_shards(
         expected: the expected content of the dataset.
         names: file names of the shards.
         decode: whether to decode the records, too.
-        jobs: maximum number of shards to read at once; None for one per core.
+        jobs: maximum number of shards to read at once; None for one per core that this process may use.
         counter: counter of the bytes that were read.
     """
     checks = RecordChecks.of(expected.record_features(decode=decode), decode=decode)
@@ -127,7 +128,7 @@ def _read_shards(
         """Returns the facts about the shard with a file name."""
         return read_shard(storage.join(expected.directory, name), checks, counter)
 
-    workers = min(jobs or os.cpu_count() or 1, len(names))
+    workers = min(jobs or usable_cores(), len(names))
     if workers <= 1:
         return list(map(read, names))
     with ThreadPoolExecutor(workers) as pool:

@@ -16,6 +16,7 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
+from beam_datasets.verifying import report as report_module
 from tests.directories import contents
 from tests.published import edit_json, restore
 from tests.verifying import corruptions
@@ -268,6 +269,18 @@ def test_huge_numbers_allocate_nothing(bare: Path) -> None:
 
 def test_any_number_of_jobs_finds_the_same(published: Path) -> None:
     assert len({repr(bd.verify(published, jobs=jobs)) for jobs in (1, 2, 5, None)}) == 1
+
+
+def test_one_job_per_core_that_the_process_may_use(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container or `taskset` gives fewer cores than the machine has."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("expected no threads")
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(report_module, "usable_cores", lambda: 1)
+    monkeypatch.setattr(report_module, "ThreadPoolExecutor", refuse)
+    assert bd.verify(published).ok
 
 
 def test_a_report_is_json(copy: Path) -> None:
