@@ -125,10 +125,11 @@ def find_outer_divider() -> str | None:
     return None
 
 
-def counts_epochs_of_process() -> bool:
-    """Returns whether a loader of Accelerate begins to iterate, and sets the number of its epochs in this process.
+def is_epoch_set_by_accelerate() -> bool:
+    """Returns whether the caller is a loader of Accelerate that begins to iterate, and sets the epoch then.
 
-    A run that resumes begins with 0 again, unless the user sets the epoch of the loader.
+    It counts its own iterations: the epoch is 0 at first, also in a run that resumes, unless the user sets that of the
+    loader.
     """
     frames = (frame.f_code for frame in _frames())
     return any(code.co_filename.endswith(_DISPATCHERS) and code.co_name == "__iter__" for code in frames)

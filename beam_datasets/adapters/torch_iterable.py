@@ -389,7 +389,7 @@ class Divided:
         return _ShareIterator(share_dataset, share, start_state, num_taken, self._even is not None, is_worker=is_worker)
 
     def _state_at_beginning(self, number: int) -> dict[str, Any]:
-        """Returns the state at the beginning of the pass of `set_epoch()`, or else of the pass `number`."""
+        """Returns the state at the beginning of a pass: that of `set_epoch()` if it was called, otherwise `number`."""
         pinned = self._passes.pinned
         dataset, epoch = self._dataset._in_pass(number if pinned is None else pinned)
         return dataset.iterate(epoch=epoch).get_state()
@@ -404,7 +404,7 @@ class Divided:
         check_divider(self._dataset)
         self._passes.detach_from_parent()
         epoch = integer("epoch", epoch, at_least=0)
-        if not callers.counts_epochs_of_process():
+        if not callers.is_epoch_set_by_accelerate():
             self._num_epochs_before = 0
         elif self._start is not None and not self._passes.has_used_state:
             self._num_epochs_before = max(0, pass_at_state(self._dataset, self._start) - epoch)

@@ -193,7 +193,7 @@ def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[A
 
 
 def _has_few_numbers(group: FeatureGroup) -> bool:
-    """Returns whether lists of so few numbers are read faster as lists of Python than as arrays."""
+    """Returns whether each list has a fixed count of less than 16 numbers; a list is then faster than an array."""
     return 0 < group.num_values < _MANY
 
 
