@@ -119,6 +119,11 @@ class _Column:
             entry = {name: self.field(each, f"{path}[]/{name}", depth + 2) for name, each in _entry_of(kind).items()}
             return Field("list", item=Field("object", fields=entry))
         if types.is_fixed_size_list(kind):
+            if not kind.list_size:
+                way = advice(self.name, "drop")  # of the whole column, as pyarrow cannot read it
+                return Field(
+                    UNKNOWN, problem=f"{path!r} has lists of 0 items, which pyarrow cannot read; {way} leaves it out"
+                )
             return self._tensor(self.field(kind.value_type, f"{path}[]", depth + 1), (kind.list_size,))
         if is_list(kind):
             return Field("list", item=self.field(kind.value_type, f"{path}[]", depth + 1))

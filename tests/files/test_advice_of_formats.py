@@ -301,6 +301,15 @@ def test_a_column_that_is_nested_too_deeply(tmp_path):
     assert rows("parquet", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_lists_of_no_items(is_inside, tmp_path):
+    """They were called damaged: pyarrow writes them, and cannot read them."""
+    column = pa.array([[], []], pa.list_(pa.int32(), 0))
+    path = parquet(tmp_path, {"l": pa.StructArray.from_arrays([column], ["v"]) if is_inside else column, "x": [1, 2]})
+    assert f"{'l/v' if is_inside else 'l'!r} has lists of 0 items" in (problem := refused("parquet", path))
+    assert rows("parquet", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}, {"x": 2}]
+
+
 @follows("files/arrow_values.py:way_of_times --feature")
 def test_times_that_python_does_not_have(tmp_path):
     path = parquet(tmp_path, {"l": pa.array([[10**12]], pa.list_(pa.timestamp("s")))})
