@@ -132,7 +132,6 @@ class Materialize(beam.PTransform):
         publication = _announce(self._job, engine, self._options)
         publication = replace(publication, is_reserved=False)
         reserve(begin.pipeline, publication)
-        publication = replace(publication, inputs_of=self._job.inputs_of)
         return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._options))
 
 
@@ -154,9 +153,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
-        publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
-        transport = engine.transport(publication.spill_dir, options, tells_facts=True)
-        _flow(pipeline, job, publication_with_inputs, transport)
+        _flow(pipeline, job, publication, engine.transport(publication.spill_dir, options, tells_facts=True))
 
     run_publishing(engine, publication, build, progress)
     return publication.target

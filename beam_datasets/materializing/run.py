@@ -56,7 +56,7 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publicat
     copies = job.reshuffle is None  # then nothing travels, but prepared ranges need a place
     payload = "spilled" if copies else options.payload
     spilled = choose_spill_dir(workers, publication.staging_dir, payload=payload, spill_dir=options.spill_dir)
-    return replace(publication, spill_dir=None if copies and job.plan else spilled)
+    return replace(publication, spill_dir=None if copies and job.plan else spilled, inputs_of=job.inputs_of)
 
 
 def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
@@ -76,7 +76,6 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
     publication = announce_job(job, Workers(), options)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with phases.staging(publication), watching:
-        publication = replace(publication, inputs_of=job.inputs_of)
         result: tuple[Publication, Any, list[WrittenShard]]
         result = (
             _copy(job, publication)
