@@ -1,5 +1,8 @@
 """Counts what a newcomer must hold in mind: functions that a call enters, classes, circles of imports, docstrings.
 
+Comprehensions, generator expressions and lambdas are functions, too, for Python before 3.12, and have no name. So each
+call has two numbers: with them, and without.
+
 `python tests/benchmarks/concepts.py` prints a table; `--list CALL` the functions that a call enters, in their order.
 They are measures of how the code feels, not limits: a function that does two things is worse than two.
 """
@@ -118,7 +121,9 @@ def main() -> None:
             if arguments.list == name:
                 print(*(f"{file}  {function}" for file, function in entered), sep="\n")
             if not arguments.list:
-                print(f"{name:45}{len(entered):5} functions in {len({file for file, _ in entered})} files")
+                num_named = sum(not function.endswith(">") for _, function in entered)
+                num_files = len({file for file, _ in entered})
+                print(f"{name:45}{len(entered):5} functions in {num_files} files; {num_named} have a name")
     if not arguments.list:
         for name, count in structure().items():
             print(f"{name:45}{count:5}")
