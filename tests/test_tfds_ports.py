@@ -16,7 +16,7 @@ from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets import tfds
+from beam_datasets import storage, tfds
 from beam_datasets.builders import BuilderConfig
 from beam_datasets.errors import DatasetNotFoundError, FeatureError
 from beam_datasets.features import image_codec
@@ -412,6 +412,15 @@ def test_directories_are_read_as_one(folders: list[str]) -> None:
     seen = [next(iterator) for _ in range(50)]
     rest = list(builder.as_dataset("train", read_config=config).iterate(state=iterator.get_state()))
     assert [e["n"] for e in seen + rest] == [e["n"] for e in dataset]
+
+
+def test_directories_are_opened_once_each(folders: list[str]) -> None:
+    storage.take_requests()
+    for folder in folders:
+        bd.builder_from_directory(folder)
+    requests = storage.take_requests()
+    bd.builder_from_directories(folders)
+    assert storage.take_requests()[:2] == requests[:2]
 
 
 def test_directories_that_differ_are_refused(folders: list[str], tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ class _Builder(ReadOnlyBuilder):
 
     def __init__(self, dirs: Sequence[str]) -> None:
         """Reads the metadata of all directories; raises the errors of `builder_from_directories`."""
-        super().__init__(dirs[0])
         builders = [ReadOnlyBuilder(directory) for directory in dirs]
+        vars(self).update(vars(builders[0]))  # its constructor would read the first directory again
         for other in builders[1:]:
             _check_equal(builders[0], other)
         root = _common_folder([builder.dataset_dir for builder in builders])
