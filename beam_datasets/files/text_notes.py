@@ -33,14 +33,28 @@ def note_on_types(path: str, types: Mapping[str, str]) -> str:
     listed = ", ".join(f"{name!r} ({kind})" for name, kind in types.items())
     date = next((name for name, kind in types.items() if kind.startswith(("date", "timestamp"))), "")
     decimal = next((name for name, kind in types.items() if kind.startswith("decimal")), "")
-    has_zone = "tz=" in types.get(date, "")
-    make = "datetime.fromisoformat" if has_zone else "np.datetime64"
+    value = "e" + "".join(f"[{name!r}]" for name in date.split("/"))
     ways = [
-        f"{make}(e[{date!r}].decode()) makes a date where it is read, in ds.map()" if date else "",
+        f"{_date_class(types.get(date, ''))}({value}.decode()) makes a date where it is read, in ds.map()"
+        if date
+        else "",
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
         f"{advice(next(iter(types)), 'string')} accepts text",
     ]
     return f"{path}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
+
+
+def _date_class(kind: str) -> str:
+    """Returns the function that makes a date of the text of an Arrow type, without loss.
+
+    NumPy's dates have no zones, and Python's no nanoseconds.
+
+    >>> _date_class("timestamp[ns]"), _date_class("timestamp[us, tz=UTC]"), _date_class("timestamp[ns, tz=UTC]")
+    ('np.datetime64', 'datetime.fromisoformat', 'pd.Timestamp')
+    """
+    if "tz=" not in kind:
+        return "np.datetime64"
+    return "pd.Timestamp" if kind.startswith("timestamp[ns") else "datetime.fromisoformat"
 
 
 def numbers_that_may_be_missing(fields: Mapping[str, Field], path: str = "") -> Iterator[tuple[str, str]]:

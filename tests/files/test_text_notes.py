@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
+from tests.files.in_process import publish
 
 DAY = datetime.date(2024, 2, 29)
 
@@ -71,6 +73,26 @@ def test_parquet_names_the_columns_that_become_text(tmp_path: Path, notes: list[
     assert "--feature price=float64 stores numbers" in note
     [e] = builder.as_dataset("train")
     assert np.datetime64(e["day"].decode()) == np.datetime64("2024-02-29")
+
+
+@pytest.mark.parametrize("kind", [
+    pa.date32(), pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"),
+    pa.timestamp("ms", "+05:30"), pa.timestamp("ns", "UTC"), pa.timestamp("ns", "Europe/Berlin"),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_the_code_of_the_note_makes_the_same_date(
+    kind: pa.DataType, is_inside: bool, tmp_path: Path, notes: list[str]
+) -> None:
+    """All digits and the zone are kept, and the value is found in an object; pandas is the oracle."""
+    number = pa.array([19_782], pa.int32()) if pa.types.is_date(kind) else pa.array([1_700_000_001])
+    column = number.cast(kind)
+    pq.write_table(
+        pa.table({"o": pa.StructArray.from_arrays([column], ["t"]) if is_inside else column}), tmp_path / "a"
+    )
+    [e] = publish("parquet", tmp_path / "a").rows
+    [code] = [note.split(": ")[-1].split(" makes a date")[0] for note in notes]
+    found = eval(code, {"e": e, "np": np, "pd": pd, "datetime": datetime.datetime})
+    assert pd.Timestamp(found) == pd.Timestamp(column[0].as_py())
 
 
 def write_rows(tmp_path: Path, kind: str) -> str:
