@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -41,3 +42,28 @@ def test_the_tour_has_outputs_and_links_that_exist() -> None:
     assert "Traceback" not in shown
     for link in re.findall(r"\]\(([^)#]+\.md)\)", TOUR.read_text(encoding="utf-8")):
         assert (TOUR.parent / link).is_file(), link
+
+
+def test_the_site_shows_the_tour_as_a_page() -> None:
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    assert spec
+    assert spec.loader
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    notebook = json.loads(TOUR.read_text(encoding="utf-8"))
+    page = hooks.page_of(notebook)
+    assert page.startswith("# A tour\n\nThis page is also a [notebook](tour.ipynb) to run.\n\n")
+    shown = [text for cell in notebook["cells"] for text in ["".join(cell["source"]), *outputs_of(cell)]]
+    assert all(text.removeprefix("# A tour\n") in page for text in shown)
+    blocks = [line for line in page.splitlines() if line.startswith('<div class="output"')]
+    assert len(blocks) == sum("text/html" in str(cell.get("outputs")) for cell in notebook["cells"]) > 3
+    assert all(block.endswith("</div>") for block in blocks)  # an empty line would end it, and show the rest as text
+
+
+def outputs_of(cell: Any) -> list[str]:
+    """Returns the texts of a cell's outputs, as HTML where there is some."""
+    texts = []
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {"text/plain": output.get("text")})
+        texts.append("".join(data.get("text/html") or data["text/plain"]).rstrip())
+    return texts

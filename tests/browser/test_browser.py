@@ -138,8 +138,8 @@ def check_accessible(page):
 def check_narrow(page):
     """Nothing but tables, which scroll, is wider than the window of a telephone."""
     size = page.viewport_size
-    page.set_viewport_size({"width": 400, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.set_viewport_size(size)
 
 
@@ -284,7 +284,7 @@ def test_a_search_goes_on_and_keeps_what_is_typed(page, data, monkeypatch):
 
 
 def test_a_table_that_scrolls_has_no_tall_rows(page, url):
-    page.set_viewport_size({"width": 400, "height": 800})
+    page.set_viewport_size({"width": 360, "height": 800})
     visit(page, f"{url}/dataset?{WORDS}")
     rows = page.locator("[aria-label=splits] tbody tr").all()
     assert all(row.bounding_box()["height"] < 50 for row in rows)

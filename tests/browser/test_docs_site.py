@@ -11,6 +11,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = [
+    "",
+    "tutorial/first-dataset/",
+    "tutorial/tour/",
+    "explanation/why/",
+    "how-to/reading/",
+    "how-to/coming-from/hugging-face/",
+    "reference/api/",
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +37,7 @@ def address(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["", "tutorial/first-dataset/", "how-to/reading/", "reference/api/"])
+@pytest.mark.parametrize("path", PAGES)
 def test_pages_are_accessible_and_fit_a_telephone(page, address, path):
     from axe_playwright_python.sync_playwright import Axe
 
