@@ -414,7 +414,7 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
             except StopIteration:
                 return
             except csv.Error as error:
-                problem = _csv_problem(error)
+                problem = _csv_problem(error, dialect)
             except UnicodeError as error:  # UTF-16 cannot be decoded after damage
                 raise InputError(undecodable(error), path=file.path, line=start + text.num_skipped) from None
             num_lines = reader.line_num
@@ -537,9 +537,12 @@ def _decoding_problem(text: str, encoding: str) -> str:
     return ""
 
 
-def _csv_problem(error: csv.Error) -> str:
+def _csv_problem(error: csv.Error, dialect: Dialect) -> str:
     """Returns the error text for an error of Python's CSV reader, with advice about the likely cause."""
     text = str(error)
+    if "expected after" in text:
+        escaped = "" if dialect.escapechar else "are quotes written with a backslash there (--escapechar '\\'), or "
+        return f"{text}; {escaped}is it a file that does not quote? (--quote '')"
     if "unexpected end" in text or "field larger" in text:
         return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
     if "NUL" in text:  # an error of Python 3.10 only

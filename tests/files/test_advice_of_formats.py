@@ -154,11 +154,22 @@ def test_names_of_columns(tmp_path):
     assert "(--columns a,b,c)" in refused("csv", path, "--skip_header")
 
 
-@follows("files/csv.py:_csv_problem --quote", "files/csv.py:_csv_problem --encoding")
+@follows(
+    "files/csv.py:_csv_problem --quote",
+    "files/csv.py:_csv_problem --encoding",
+    "files/csv.py:_csv_problem --escapechar",
+)
 def test_quotes(tmp_path):
     path = write(tmp_path, "in.csv", 'a,b\n1,5" tape\n2,"x\n')
     assert "--quote ''" in refused("csv", path)
     assert [row["b"] for row in rows("csv", path, "--quote", "")] == [b'5" tape', b'"x']
+    path = write(tmp_path, "in.csv", 'a,b\n1,x\n2,"5\\" tape, red"\n')
+    problem = refused("csv", path)
+    assert "line 3: ',' expected after '\"'; are quotes" in problem
+    assert rows("csv", path, *advises(problem, "--escapechar", "\\"))[1] == {"a": 2, "b": b'5" tape, red'}
+    path = write(tmp_path, "in.csv", 'a,b\n1,x\n2,"The Hobbit" by Tolkien\n')
+    assert rows("csv", path, *advises(refused("csv", path), "--quote", ""))[1]["b"] == b'"The Hobbit" by Tolkien'
+    assert "--escapechar" not in refused("csv", path, "--escapechar", "\\")
 
 
 @follows("files/inputs.py:undecodable --encoding", "files/inputs.py:undecodable iconv -f utf-16")
