@@ -1,6 +1,7 @@
 """Downloads from a server that misbehaves, and archives that are unsafe."""
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import io
@@ -15,6 +16,7 @@ import urllib.parse
 import zipfile
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,7 +41,8 @@ from beam_datasets.downloads import (
     iter_archive,
     read_checksums,
 )
-from beam_datasets.downloads.checksums import compute_sha256
+from beam_datasets.downloads.checksums import add_checksums, compute_sha256
+from beam_datasets.errors import StorageError
 
 CONTENT = bytes(range(256)) * 4000
 ENCODINGS = {
@@ -235,6 +238,8 @@ def test_a_file_stays_until_the_one_to_register_is_there(server: Server, tmp_pat
     locked, others = storage.locked, [manager(tmp_path, register_to=checksums)]
 
     def wait(lock: Path) -> Any:
+        if lock == checksums:
+            return locked(lock)
         assert path.is_file()
         for _ in range(len(others)):
             others.pop().download(url)
@@ -420,6 +425,29 @@ def test_checksums_are_registered_then_enforced(server: Server, tmp_path: Path) 
     file.write_text("only a line\n")
     with pytest.raises(DownloadError, match=r"checksums.tsv, line 1"):
         read_checksums(file)
+
+
+def test_runs_that_register_checksums_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps the lines of the others: it reads the file again when no other can write it."""
+    file, reads = tmp_path / "checksums.tsv", threading.Barrier(4, timeout=0.2)
+    recorded = {f"http://host/{i}": Checksum(i, SHA256, f"{i}.bin") for i in range(8)}
+
+    def read_with_others(path: Path) -> Any:
+        checksums = read_checksums(path)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            reads.wait()  # for others that read before this one writes
+        return checksums
+
+    monkeypatch.setattr("beam_datasets.downloads.checksums.read_checksums", read_with_others)
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(lambda url: add_checksums(file, {url: recorded[url]}), recorded))
+    assert read_checksums(file) == recorded
+
+
+def test_checksums_that_cannot_be_registered(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("a file")
+    with pytest.raises(StorageError, match=r"folder/checksums.tsv"):
+        add_checksums(tmp_path / "folder" / "checksums.tsv", {})
 
 
 def fetch(url: str, directory: Path) -> None:

@@ -70,6 +70,12 @@ def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checks
     storage.write_bytes(os.fspath(path), text.getvalue().encode())
 
 
+def add_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checksum]) -> None:
+    """Adds checksums to a checksums.tsv, and keeps those that other processes add at the same time."""
+    with storage.locked(path):
+        write_checksums(path, {**read_checksums(path), **checksums})
+
+
 def compute_sha256(path: Path) -> str:
     """Returns the SHA-256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()

@@ -24,10 +24,10 @@ from beam_datasets.arguments import shown
 from beam_datasets.downloads.archives import ExtractMethod, extract, iter_archive, method_of_name
 from beam_datasets.downloads.checksums import (
     Checksum,
+    add_checksums,
     compute_sha256,
     compute_sha256_once,
     read_checksums,
-    write_checksums,
 )
 from beam_datasets.downloads.errors import DownloadError
 from beam_datasets.downloads.http import PartialDownload, check_installed, shorten_file_name
@@ -192,7 +192,7 @@ class DownloadManager:
         """Writes the checksums of the downloaded files to checksums.tsv, if that was requested."""
         file = self._settings.register_to
         if file is not None and not self._settings.offline:
-            write_checksums(file, {**read_checksums(file), **self._fetched})
+            add_checksums(file, self._fetched)
 
     def iter_archive(self, resource: str | os.PathLike[str] | Resource) -> Iterator[tuple[str, IO[bytes]]]:
         """Yields (path in the archive, open file) of an archive, without unpacking it; see `iter_archive`."""

@@ -332,10 +332,13 @@ def locked(path: PathLike) -> Iterator[None]:
     """Locks a local file against other processes until the block ends, and creates it if it is missing.
 
     The system unlocks it if the process is killed.
+
+    Raises:
+        StorageError: the file cannot be written.
     """
     path = paths.normalize(path)
     while True:
-        with open(path, "ab") as file:
+        with local.open_to_lock(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 is_moved = not os.path.samestat(os.fstat(file.fileno()), os.stat(path))

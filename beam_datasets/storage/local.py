@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
+from typing import BinaryIO
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
 from beam_datasets.extras import Buffer
@@ -105,6 +106,16 @@ class LocalReader(Reader):
 
     def __del__(self) -> None:
         self.close()
+
+
+def open_to_lock(path: str) -> BinaryIO:
+    """Opens a file without changing it, and creates it if it is missing.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    with _naming_path(path):
+        return open(path, "ab")
 
 
 class LocalWriter(Writer):
