@@ -159,13 +159,16 @@ class Audio(Leaf):
         try:
             sound = read_sound(data)
         except InputError as error:
-            raise FeatureValueError(f"{name}: {error}", feature=path) from error
+            raise FeatureValueError(f"{name}: {error}", feature=path, expected=error.expected, got=error.got) from error
         self._check_info(sound.info, name, path)
         channels = self._channels
         if not may_mix and channels not in (None, sound.info.channels):
+            expected, number = f"{channels} channels, as the feature has", sound.info.channels
             raise FeatureValueError(
-                f"{name}: expected {channels} channels, as the feature has, got {sound.info.channels}. Mix "
-                f"them first, or give the feature shape=(None, {sound.info.channels})",
+                f"{name}: expected {expected}, got {number}",
+                expected=expected,
+                got=f"{number}",
+                advice=f"Mix them first, or give the feature shape=(None, {number})",
                 feature=path,
             )
         return sound
@@ -183,15 +186,21 @@ class Audio(Leaf):
         """
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
+            expected = f"{self.file_format!r}, as the feature's file_format is"
             raise FeatureValueError(
-                f"{name}: expected {self.file_format!r}, as the feature's file_format is, got {info.kind}. "
-                "Leave file_format out to accept any",
+                f"{name}: expected {expected}, got {info.kind}",
+                expected=expected,
+                got=info.kind,
+                advice="Leave file_format out to accept any",
                 feature=path,
             )
         if self.sample_rate and info.sample_rate != self.sample_rate:
+            expected = f"{self.sample_rate} samples a second, as the feature's sample_rate is"
             raise FeatureValueError(
-                f"{name}: expected {self.sample_rate} samples a second, as the feature's sample_rate is, "
-                f"got {info.sample_rate}. Resample it, or give the feature the sample_rate of the files",
+                f"{name}: expected {expected}, got {info.sample_rate}",
+                expected=expected,
+                got=f"{info.sample_rate}",
+                advice="Resample it, or give the feature the sample_rate of the files",
                 feature=path,
             )
 
@@ -238,7 +247,7 @@ class Audio(Leaf):
         try:
             sound = read_sound(data)
         except InputError as error:
-            raise FeatureValueError(str(error), feature=path) from error
+            raise FeatureValueError(str(error), feature=path, expected=error.expected, got=error.got) from error
         return self._convert_samples(sound, path)
 
     def stored(self) -> FeatureConnector:
@@ -296,9 +305,8 @@ def _read_content(value: Any, path: str) -> tuple[bytes, str]:
         return read_file(value, path), f"the sound {os.fspath(value)!r}"
     if hasattr(value, "read"):
         return bytes(value.read()), "the sound"
-    raise FeatureTypeError(
-        f"{type(value).__name__} is not audio; expected an array, a list, a path, a file or its bytes", feature=path
-    )
+    expected, got = "an array, a list, a path, a file or its bytes", type(value).__name__
+    raise FeatureTypeError(f"{got} is not audio; expected {expected}", expected=expected, got=got, feature=path)
 
 
 def _mix_channels(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:

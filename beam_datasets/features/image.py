@@ -160,7 +160,7 @@ class Image(Leaf):
                 header = check_image(data)
                 self._check_header(header)
             except InputError as error:
-                raise FeatureValueError(str(error), feature=path) from error
+                raise FeatureValueError(str(error), feature=path, expected=error.expected, got=error.got) from error
             if decode is not None:
                 decode(data)
 
@@ -184,7 +184,11 @@ class Image(Leaf):
             channels = "channels" if image_shape[-1] is None else image_shape[-1]
             hint = ". A GIF is read with its frames; for one of them, give its pixels" if len(image_shape) == 4 else ""
             read = ", ".join(map(str, (*image_shape[:-1], channels)))
-            raise InputError(f"{header.format}: the image has the shape ({read}); the feature has {self.shape}{hint}")
+            raise InputError(
+                f"{header.format}: the image has the shape ({read}); the feature has {self.shape}{hint}",
+                expected=f"the shape {self.shape}",
+                got=f"({read})",
+            )
         if header.format == formats.JPEG and header.bits > 8 and self.dtype == np.uint8:
             raise InputError(
                 f"JPEG: the image has {header.bits} bits a channel; a feature with dtype=np.uint16 keeps them"
@@ -260,7 +264,10 @@ class Image(Leaf):
                 pixels = pixels.view("<f4")
             if not shape_fits(pixels.shape, shape):
                 raise FeatureValueError(
-                    f"the image has the shape {pixels.shape}; the feature has {shape}", feature=path
+                    f"the image has the shape {pixels.shape}; the feature has {shape}",
+                    expected=f"the shape {shape}",
+                    got=f"{pixels.shape}",
+                    feature=path,
                 )
             return pixels
 

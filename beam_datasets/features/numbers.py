@@ -54,7 +54,12 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
         path: the feature, for the error.
     """
     if shape != expected and not shape_fits(shape, expected):
-        raise FeatureValueError(f"the value has the shape {shape}; the feature has {expected}", feature=path)
+        raise FeatureValueError(
+            f"the value has the shape {shape}; the feature has {expected}",
+            expected=f"the shape {expected}",
+            got=f"{shape}",
+            feature=path,
+        )
 
 
 def check_unmasked(array: object, path: str) -> None:
@@ -112,7 +117,10 @@ def array_maker(
             else:
                 hint = f"pass value.astype(np.{dtype.name})"
                 raise FeatureValueError(
-                    f"the array has the dtype {value.dtype}; the feature has {dtype}: {hint}", feature=path
+                    f"the array has the dtype {value.dtype}; the feature has {dtype}: {hint}",
+                    expected=f"the dtype {dtype}",
+                    got=f"{value.dtype}",
+                    feature=path,
                 )
         else:
             array = convert(value, dtype, path, allow_rounding=allow_rounding)

@@ -108,10 +108,11 @@ def test_another_rate_is_an_error(tmp_path, lazy):
     file = tmp_path / "a.wav"
     file.write_bytes(encoded(MONO, rate=44100))
     feature = F.Audio(sample_rate=16000, lazy_decode=lazy)
-    expected = rf"^x: the sound '{file}': expected 16000 samples a second, as the feature's sample_rate is, got 44100\."
-    with pytest.raises(FeatureValueError, match=expected):
+    facts = {"feature": "x", "expected": re.compile("^16000 samples a second"), "got": "44100"}
+    with raises_with(FeatureValueError, **facts) as error:
         round_trip(feature, file)
-    with pytest.raises(FeatureValueError, match="got 44100"):
+    assert str(file) in str(error.value)
+    with raises_with(FeatureValueError, **facts):
         round_trip(feature, sound.checked(file.read_bytes()))
     for rate in (44100, None):
         assert len(round_trip(F.Audio(sample_rate=rate, lazy_decode=lazy), file)) == len(MONO)
@@ -129,7 +130,7 @@ def test_another_length_is_an_error(lazy):
     feature = F.Audio(shape=(3,), lazy_decode=lazy)
     assert round_trip(feature, wav(packed([1, 2, 3], 2))).tolist() == [1, 2, 3]
     for given in (wav(packed([1, 2], 2)), sound.checked(wav(packed([1, 2], 2)))):
-        with pytest.raises(FeatureValueError, match=r"^x: the value has the shape \(2,\); the feature has \(3,\)"):
+        with raises_with(FeatureValueError, feature="x", expected="the shape (3,)", got="(2,)"):
             round_trip(feature, given)
 
 
@@ -138,9 +139,10 @@ def test_channels():
     for shape in ((None, 2), (3000, 2), (None, None)):
         np.testing.assert_array_equal(round_trip(F.Audio(shape=shape, lazy_decode=True), data), NOISE)
     np.testing.assert_array_equal(round_trip(F.Audio(shape=(None, 2)), data), NOISE)
-    with pytest.raises(FeatureValueError, match=r"expected 1 channels.*got 2. .* give the feature shape=\(None, 2\)"):
+    advice = re.compile(r"shape=\(None, 2\)")
+    with raises_with(FeatureValueError, feature="x", expected=re.compile("^1 channels"), got="2", advice=advice):
         round_trip(F.Audio(), data)
-    with pytest.raises(FeatureValueError, match="expected 2 channels.*got 1"):
+    with raises_with(FeatureValueError, feature="x", expected=re.compile("^2 channels"), got="1"):
         round_trip(F.Audio(shape=(None, 2)), encoded(MONO))
 
 
@@ -171,7 +173,7 @@ def test_damaged_files_are_not_stored(lazy):
 def test_a_format_that_is_declared(lazy):
     for name in ("wav", "WAV", None, "m4a"):
         np.testing.assert_array_equal(round_trip(F.Audio(file_format=name, lazy_decode=lazy), encoded(MONO)), MONO)
-    with pytest.raises(FeatureValueError, match="expected 'mp3', as the feature's file_format is, got WAV"):
+    with raises_with(FeatureValueError, feature="x", expected=re.compile("^'mp3'"), got="WAV"):
         round_trip(F.Audio(file_format="mp3", lazy_decode=lazy), encoded(MONO))
 
 
@@ -188,9 +190,9 @@ def test_flac_that_is_decoded_when_read_has_the_dtypes_of_tfds():
 
 
 def test_what_is_no_file():
-    with pytest.raises(FeatureTypeError, match="^x: int is not audio"):
+    with raises_with(FeatureTypeError, feature="x", expected=re.compile("an array, a list, a path"), got="int"):
         round_trip(F.Audio(lazy_decode=True), 5)
-    with pytest.raises(FeatureTypeError, match="^x: list is not audio"):
+    with raises_with(FeatureTypeError, feature="x", expected=re.compile("an array, a list, a path"), got="list"):
         round_trip(F.Audio(lazy_decode=True), [1, 2])
     with pytest.raises(FeatureValueError, match="^x: the file '/nowhere.wav' cannot be read"):
         round_trip(F.Audio(), "/nowhere.wav")
