@@ -112,12 +112,12 @@ def value_at(values: Mapping[str, Any], name: str) -> Any:
 
 
 def check_supervised_keys(
-    keys: SupervisedKeys | None, features: FeatureConnector | None = None, *, path: str | None = None
+    keys: SupervisedKeys, features: FeatureConnector | None = None, *, path: str | None = None
 ) -> None:
     """Checks the form of supervised keys, and that the dataset has the features that they name.
 
     Args:
-        keys: the supervised keys; None for none.
+        keys: the supervised keys.
         features: features of the dataset; None to check only the form.
         path: the file from which the keys were read, for errors; None if code defines them.
 
@@ -127,8 +127,6 @@ def check_supervised_keys(
     """
     from beam_datasets.features import FeaturesDict, Sequence
 
-    if keys is None:
-        return
     write_supervised_keys(keys)
     feature_tree: Any = features.feature if isinstance(features, Sequence) else features
     for name in names_in(keys) if isinstance(feature_tree, FeaturesDict) else ():

@@ -282,23 +282,24 @@ class ReadOnlyBuilder:
             raise MetadataError(
                 f"{self._dir}: the examples are stored as {info.file_format:.100}; only tfrecord can be read."
             )
-        if as_supervised and info.supervised_keys is None:
+        supervised_keys = info.supervised_keys if as_supervised else None
+        if as_supervised and supervised_keys is None:
             raise ValueError(
                 f"{info.display_name}: as_supervised=True needs supervised_keys, got none. Use "
                 "`ds.map(lambda e: (e['x'], e['y']))` for pairs of features; a builder gives supervised_keys=('x', 'y')"
                 " to its DatasetInfo"
             )
-        if as_supervised:
-            check_supervised_keys(info.supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
+        if supervised_keys is not None:
+            check_supervised_keys(supervised_keys, info.features, path=storage.join(self._dir, INFO_FILE))
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
             raise ValueError(f"{info.display_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
-        supervised_keys = info.supervised_keys if as_supervised else None
         decoded_features = with_str(info.features) if as_str else info.features
         step = Decode(decoded_features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._name_directory():  # raises errors of decoders, features and keys now, before reading
             for path, leaf, _ in step.decoded_features.leaves(""):
                 leaf.check_storable(path)
-            check_supervised_keys(supervised_keys, step.decoded_features)
+            if supervised_keys is not None:  # `decoders` may leave one out
+                check_supervised_keys(supervised_keys, step.decoded_features)
         return step.without_unused_features()
 
     def _dataset(
