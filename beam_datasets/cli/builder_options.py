@@ -45,6 +45,7 @@ _EXAMPLES = {
     "--feature": "Write the type of a column, as in --feature price=float32, or --feature note=drop",
 }
 """Option of the builders of files -> how to write its value."""
+_QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"=(.*)', re.DOTALL)
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "8"),
     float: ("a number", "0.5"),
@@ -340,14 +341,19 @@ def _choice(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
 def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
     """Returns (name, list of its values) of texts NAME=VALUE, in the order of the names.
 
+    A name in double quotes, as in CSV, may contain `=`.
+
     Raises:
         ValueError: a text has another form.
 
-    >>> list(_pairs(["a=1", "b=2", "a=3"]))
-    [('a', ['1', '3']), ('b', ['2'])]
+    >>> list(_pairs(["a=1", "b=2", "a=3", '"c=d"=4=5']))
+    [('a', ['1', '3']), ('b', ['2']), ('c=d', ['4=5'])]
     """
     pairs: dict[str, list[str]] = {}
-    for name, equals, value in (text.partition("=") for text in texts):
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if quoted := _QUOTED_NAME.fullmatch(text):
+            name, value = quoted[1].replace('""', '"'), quoted[2]
         if not name or not equals:
             raise ValueError
         pairs.setdefault(name, []).append(value)

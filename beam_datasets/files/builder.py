@@ -43,6 +43,7 @@ from beam_datasets.files.fields import (
     Field,
     SoundType,
     advice,
+    check_spec,
     has_files,
     override,
     parse_field,
@@ -256,8 +257,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         self._specs = dict(features or {})
         self._key = key
         self._infer_rows = integer("infer_rows", infer_rows, at_least=1)
-        for spec in self._specs.values():
-            parse_field(spec)
+        for name, spec in self._specs.items():
+            check_spec(name, spec)
         super().__init__(**common)
 
     def _with_inputs(self, options: BuildOptions) -> BuildOptions:

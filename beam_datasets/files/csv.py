@@ -17,7 +17,6 @@ import io
 import itertools
 import logging
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
-from beam_datasets.files.fields import Field, advice, with_absent
+from beam_datasets.files.fields import Field, advice, feature_option, with_absent
 from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for, options_for_all
@@ -150,7 +149,7 @@ class Csv(RowsBuilder):
         if delimiter_advice:
             raise InputError(
                 f"{self.files_text}: expected several columns, got one, {only_column!r}{delimiter_advice}. If this is "
-                f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
+                f"its name, give its type: {feature_option(only_column, 'string')}"
             )
         separators = {name: self._separators(name, column) for name, column in guess.fields.items()}
         for name, warning in self._text_warnings(guess):
@@ -319,8 +318,7 @@ def _check_is_header(path: str, name: str, dialect: Dialect) -> None:
     Raises:
         InputError: it begins as JSON, HTML or XML does; or with `#`, and the user gives no beginning of comments.
     """
-    as_name = f"; if it is the name of a column, give its type: --feature {shlex.quote(f'{name}=string')}"
-    as_name = "" if "=" in name else as_name  # an option ends a name there
+    as_name = f"; if it is the name of a column, give its type: {feature_option(name, 'string')}"
     if _JSON_START.match(name):
         way = f"If the file is JSON, build it as such: `beam-datasets build jsonl`{as_name}"
     elif _MARKUP_START.match(name):

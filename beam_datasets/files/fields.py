@@ -266,15 +266,38 @@ _ITEMS = re.compile(r"(\[\])+$")
 
 
 def advice(path: str, kind: str) -> str:
-    """Returns the `--feature` option, shell-quoted, that sets the type of the value at a path; `[]` means list items.
+    r"""Returns the `--feature` option, shell-quoted, that sets the type of the value at a path; `[]` means list items.
 
     >>> advice("a/x", "float64"), advice("a[]", "float64"), advice("a[]/x", "drop")
     ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
-    >>> advice("price [EUR]", "string")
-    "--feature 'price [EUR]=string'"
+    >>> advice("price [EUR]", "string"), advice("city=Bonn", "bool")
+    ("--feature 'price [EUR]=string'", '--feature \'"city=Bonn"=bool\'')
     """
     name = _ITEMS.sub("", path)
-    return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
+    return feature_option(name.replace("[]", ""), kind + path[len(name) :])
+
+
+def feature_option(name: str, spec: str) -> str:
+    """Returns the `--feature` option, shell-quoted, that sets the type of a column whose name may be any text."""
+    if "=" in name:
+        name = f'"{name.replace(chr(34), chr(34) * 2)}"'
+    return f"--feature {shlex.quote(f'{name}={spec}')}"
+
+
+def check_spec(name: str, spec: str) -> None:
+    """Checks the type that a user gives for a column.
+
+    Raises:
+        ValueError: it is none; if it contains `=`, which an option takes for the end of the name, with the way.
+    """
+    try:
+        parse_field(spec)
+    except ValueError as error:
+        rest, equals, kind = spec.rpartition("=")
+        if not equals:
+            raise
+        way = feature_option(f"{name}={rest}", kind)
+        raise ValueError(f"{str(error).partition(' Did you mean')[0]} If = is part of the name: {way}") from None
 
 
 def with_slash(name: str, fields: Mapping[str, Field]) -> str:

@@ -135,7 +135,7 @@ def strings_of(node, function="") -> Iterator[tuple[str, str]]:
         function = node.name if isinstance(node, ast.FunctionDef) else function
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr):
         return
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "advice":
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("advice", "feature_option"):
         yield function, "--feature"
     if text := text_of(node):
         yield function, text

@@ -316,3 +316,16 @@ def test_advice_for_names_with_brackets(tmp_path):
     path = write(tmp_path, "in.csv", "t [C],x[0]\n1,a\n2,b\n?,c\n")
     given = advises(refused("csv", path), "--feature", "t [C]=string")
     assert [row["t [C]"] for row in rows("csv", path, *given)] == [b"1", b"2", b"?"]
+
+
+@follows("files/fields.py:check_spec --feature", "files/fields.py:feature_option --feature")
+def test_advice_for_names_with_an_equals_sign(tmp_path):
+    """The option ended such a name at the first one, so that no column had a type of the user's."""
+    path = write(tmp_path, "in.csv", 'city=Bonn,city=Paris,"a ""b""=c"\n1,1,1\n2,0,2\n?,1,?\n3,0,3\n')
+    problem = refused("csv", path)
+    given = advises(problem, "--feature", '"city=Bonn"=string', "--feature", '"a ""b""=c"=drop')
+    found = rows("csv", path, *given, "--feature", '"city=Paris"=bool')
+    assert found[:2] == [{"city=Bonn": b"1", "city=Paris": True}, {"city=Bonn": b"2", "city=Paris": False}]
+    problem = refused("csv", path, "--feature", "city=Bonn=string", *given[2:])
+    assert "'Bonn=string' is not a type" in problem
+    assert len(rows("csv", path, *advises(problem, "--feature", '"city=Bonn"=string'), *given[2:])) == 4
