@@ -92,7 +92,10 @@ def __getattr__(name: str) -> _typing.Any:
     if name not in _HOME_OF:
         if _PathFinder.find_spec(f"{__name__}.{name}", __path__):
             # `from beam_datasets import storage` asks for it, and then imports the module.
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. Write `import {__name__}.{name}`")
+            from beam_datasets.advice import instead_of
+
+            hint = instead_of("bd", name) or f"Write `import {__name__}.{name}`"
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}")
         from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
 

@@ -211,13 +211,13 @@ def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
 
 
 def advised_setitem(receiver: str) -> Callable[[Any, object, object], None]:
-    """Returns a `__setitem__` that raises a TypeError with the code to write, for classes that never change.
+    """Returns a method that raises a TypeError with the code to write, for classes that never change.
 
     Args:
-        receiver: the key in `ATTRIBUTES`, whose table has a row for `__setitem__`.
+        receiver: the key in `ATTRIBUTES`, whose table has a row for `__setitem__`, also used for `__delitem__`.
     """
 
-    def __setitem__(self: Any, key: object, value: object) -> NoReturn:
+    def __setitem__(self: Any, key: object, value: object = None) -> NoReturn:
         """Raises a TypeError."""
         row = _table(receiver)["__setitem__"]
         raise TypeError(

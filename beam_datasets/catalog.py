@@ -529,6 +529,8 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     names_text = ", ".join(names) or "none"
     foreign = instead_of_format("load", name) or instead_of_format("load", config or "")  # such as 'owner/mnist'
     advice = did_you_mean(name, names) or (foreign and f" {foreign}")
+    if name in USUAL_SPLITS:  # such as 'digits:train'
+        advice = f" A split is split={name!r} (--split {name})."
     if config and storage.is_dir(storage.join(name, config)):
         advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
     if not storage.is_dir(root):

@@ -123,7 +123,7 @@ DATASET: Mapping[str, str] = {
     "dataset_name": "`bd.builder(name).name`",
     "metadata": "`bd.builder(name).info.metadata`",
     "lookup(key) | get(key) | by_key(key) | get_by_key(key) | get_by_id(key) | fetch(key) | index(key)": "`{ds}.find({key})` for a key, or `{ds}[3]` for a position",
-    "iter_rows | iterate_rows | iter_examples | rows | examples | to_iterator | stream | streaming": "`for example in {ds}`",
+    "as_iterable | iterable | iter_rows | iterate_rows | iter_examples | rows | examples | to_iterator | stream | streaming": "`for example in {ds}`",
     "copy | clone | deepcopy | freeze | lazy | random_access": "`{ds}` as it is: it never changes, and its examples are read when they are asked for",
     "batch_size | num_steps | n_batches | num_iterations": "`len({ds}.batch(32))` for the number of batches",
     "balance(column) | oversample(column) | undersample(column) | weighted(column)": (
@@ -326,7 +326,7 @@ DATASET: Mapping[str, str] = {
     "window_shuffle(window_size)": "`{ds}.shuffle(seed=0, window={window_size:1000})`",
     "select_from_datasets": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
     # -------------------------------------------------------- PyTorch, torchvision, MosaicML, WebDataset, SeqIO: attributes
-    "samples | imgs | tensors | indices": "`{ds}[0]` for an example; `for example in {ds}` reads all",
+    "samples | imgs | images | tensors | indices": "`{ds}[0]` for an example; `for example in {ds}` reads all",
     "prefetch_factor | timeout | multiprocessing_context | generator": _TORCH_LOADER + ", whose argument it is",
     "cumulative_sizes": "`bd.builder(name).info.splits['train'].shard_lengths`",
     "download": "`beam-datasets build MODULE_OR_FILE`, whose builder downloads; a published dataset is read from its data_dir",
@@ -509,7 +509,8 @@ FEATURES: Mapping[str, str] = {
     "MultiLabel(names) | MultiLabels(names) | Tags(names)": "`bd.features.Sequence(bd.features.ClassLabel(names={names:['cat', 'dog']}))`",
     "OneHot(num_classes)": "`bd.features.ClassLabel(num_classes={num_classes:10})`, and `ds.map(function)` to encode it",
     "Label(names) | Labels(names) | Categorical(names) | Enum(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
-    "Array(shape) | NDArray(shape) | Embedding(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
+    "Embedding(size)": "`bd.features.Tensor(shape=({size:128},), dtype='float32')`",
+    "Array(shape) | NDArray(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
     "Dict(features) | Struct(features) | Nested(features) | Object(features) | Message(features)": "`bd.features.FeaturesDict({features})`",
     "Features(features)": "`bd.features.FeaturesDict({features:dict})`",
     "Value(dtype)": "`bd.features.Scalar({dtype:'int64'})`, or `bd.features.Text()` for strings",
@@ -718,7 +719,9 @@ PACKAGE: Mapping[str, str] = {
     "read_parquet(path) | from_parquet(path)": _FILES
     + " parquet --name NAME --pattern {path:'*.parquet'} --data_dir DIR`",
     "build | create | write | generate | save | publish | prepare | download_and_prepare": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
-    "list | list_datasets | available": "`bd.list_builders()`",
+    "list | list_datasets | available | datasets | registry | registered | mixtures": "`bd.list_builders()`",
+    "register | register_builder | register_dataset": "an import of the builder's module, which registers it; `beam-datasets build FILE`",
+    "DATA_DIR | home | data_home | cache_dir | HOME": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir=directory)`",
     "stats | describe": "`beam-datasets stats NAME`",
     "info(name) | get_info(name) | dataset_info(name)": "`bd.builder({name:'name'}).info`",
     "list_dataset | list_names | ls | catalogue": "`bd.list_builders(data_dir)`",
@@ -1155,6 +1158,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "Sequence": {
+        "optional | nullable | required": "nothing: a list may be empty",
         "max_length | min_length | size | maxlen | max_len | n": "`bd.features.Sequence({feature:'int64'})` for any length, or `bd.features.Sequence({feature:'int64'}, length={value})` for one",
     },
     "FeaturesDict": {
@@ -1191,6 +1195,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "decode": "`bd.load(..., decoders={{'image': bd.decode.SkipDecoding()}})`, where the dataset is read",
         "size | resize | target_size | height | width": "`bd.features.Image()`, and resize in `ds.map(function)`",
         "format": "`bd.features.Image(encoding_format={value})`",
+        "optional | nullable | required": "`bd.features.Sequence(bd.features.Image())`, which may be empty",
     },
     "Audio": {
         "": "`bd.features.Audio(sample_rate=16000)`: all arguments are given by keyword",
@@ -1206,6 +1211,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "": "`bd.features.ClassLabel(num_classes=10)`, or `bd.features.ClassLabel(names=['cat', 'dog'])`",
         "labels | classes | class_names | categories | values": "`bd.features.ClassLabel(names={value})`",
         "n | num_labels | n_classes | num": "`bd.features.ClassLabel(num_classes={value})`",
+        "optional | nullable | required": "nothing: the label -1 is that of examples without one",
     },
     "Tensor": {
         "": "`bd.features.Tensor(shape=(2, 3), dtype='float32')`: all arguments are given by keyword",
@@ -1213,6 +1219,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "Scalar": {
         "": "`bd.features.Scalar({dtype:'int64'})`, with any dtype of NumPy",
+        "shape": "`bd.features.Tensor(shape={value}, dtype={dtype:'int64'})`",
         "type": "`bd.features.Scalar({value})`",
         "default | default_value | fill_value": "`bd.features.Scalar({dtype:'int64'}, optional=True)`; `ds.batch(32, fill={value})` fills missing values where they are read",
         "nullable | required": "`bd.features.Scalar({dtype:'int64'}, optional=True)` for a value that may be missing",

@@ -125,6 +125,10 @@ GUESSES = [
     ("ds['50%:']", "bd.load(..., split='train[50%:]')", ...),
     ("ds[lambda e: e['id'] == 1]", "ds.filter(function)", ...),
     ("ds.__setitem__('size', [1])", "ds.map(lambda e: {**e, 'size': value})", ...),
+    ("ds.__delitem__('id')", "a Dataset never changes. Use `ds.map(", ...),
+    ("bd.features.Scalar('int64', shape=(2,))", "bd.features.Tensor(shape=(2,), dtype='int64')", ...),
+    ("bd.features.ClassLabel(names=['a'], optional=True)", "the label -1", ...),
+    ("bd.features.Embedding(8)", "bd.features.Tensor(shape=(8,), dtype='float32')", ...),
     ("ds.window(4, shift=2)", "(ds[i : i + 4] for i in range(0, len(ds), 2))", ...),
     (
         "ds.filter(lambda e, i: i > 2, with_indices=True)",
@@ -573,6 +577,7 @@ def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
         ("bd.builder('d', batch_size=3)", "`bd.builder('d').as_dataset('train', batch_size=3)`"),
         ("bd.load('d@1.0.0')", "A version is written 'd:1.0.0'."),
         ("bd.load('d==1.0.0')", "A version is written 'd:1.0.0'."),
+        ("bd.load('d-1.0.0')", "A version is written 'd:1.0.0'."),
         ("bd.load('d:2')", "'d:2.*.*'"),
         ("bd.load('ylecun/mnist', data_dir=data_dir)", "Use `tfds.load('mnist')` of TensorFlow Datasets"),
         ("bd.load('d', data_dir=data_dir, split='train,test')", "joined by '+', as in 'train+test'"),
@@ -667,6 +672,8 @@ def test_builders_of_files_are_not_the_datasets_of_their_names(names: dict[str, 
 
 
 def test_a_version_in_place_of_a_config_and_a_directory_in_place_of_a_name(names: dict[str, Any]) -> None:
+    with pytest.raises(bd.errors.DatasetNotFoundError, match="A split is split='train'"):
+        bd.load("d:train", data_dir=names["data_dir"])
     with pytest.raises(bd.errors.DatasetNotFoundError, match=r"A version is 'd:1\.0\.0'"):
         bd.load("d/1.0.0", data_dir=names["data_dir"])
     directory = names["builder"].dataset_dir

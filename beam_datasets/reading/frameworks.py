@@ -46,7 +46,7 @@ class Frameworks(metaclass=NamesForeign):
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")
-        __setitem__ = advised_setitem("ds")
+        __setitem__ = __delitem__ = advised_setitem("ds")
         __mul__ = __rmul__ = advised_operator("ds", "__mul__")
         __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
 
