@@ -235,7 +235,7 @@ def make_dirs(path: str) -> None:
         except FileNotFoundError:
             os.makedirs(path, exist_ok=True)
     except OSError as error:  # of the first that is missing, which may have another name than the last
-        raise _as_storage_error(f"{error.filename or path}: this directory cannot be made", error) from error
+        raise _as_storage_error(error.filename or path, error, "this directory cannot be made: ") from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -382,7 +382,7 @@ def rename_dir(source: str, target: str) -> None:
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise _as_storage_error(target, FileExistsError(errno.EEXIST, "")) from error
-        raise _as_storage_error(f"{source} to {target}", error) from error
+        raise _as_storage_error(source, error, f"cannot be renamed to {target}: ") from error
     parent, *ancestors = map(str, PurePath(target).parents)
     _sync_one(parent)
     for folder in ancestors:  # some may be new; those of others may be closed to this user
@@ -474,19 +474,26 @@ def _naming_path(path: str, undo: Callable[[], object] | None = None) -> Iterato
         raise
 
 
-def _as_storage_error(path: str, error: OSError) -> StorageError:
-    """Returns the `StorageError` for an OSError, with the path in its message and the same `errno`."""
+def _as_storage_error(path: str, error: OSError, consequence: str = "") -> StorageError:
+    """Returns the `StorageError` for an OSError, with the same `errno`.
+
+    Args:
+        path: the file or directory.
+        error: the error of the system.
+        consequence: text for the message, before the reason, such as "this directory cannot be made: ".
+    """
     if isinstance(error, StorageError):
         return error
-    storage_error = StorageError(_reason(error), path=path)
+    reason = f"{consequence}{_reason(error)}"
+    storage_error = StorageError(reason, path=path)
     if isinstance(error, FileNotFoundError):
-        storage_error = PathNotFoundError("the file or directory does not exist", path=path)
+        storage_error = PathNotFoundError(f"{consequence}the file or directory does not exist", path=path)
     elif isinstance(error, FileExistsError):
-        storage_error = PathExistsError("exists already", path=path)
+        storage_error = PathExistsError(f"{consequence}exists already", path=path)
     elif error.errno == errno.EROFS:
-        storage_error = PathPermissionError(_reason(error), path=path)
+        storage_error = PathPermissionError(reason, path=path)
     elif isinstance(error, PermissionError):
-        storage_error = PathPermissionError(f"{_reason(error)}; this user ({os.geteuid()}) may not do this", path=path)
+        storage_error = PathPermissionError(f"{reason}; this user ({os.geteuid()}) may not do this", path=path)
     storage_error.errno = error.errno
     return storage_error
 

@@ -90,8 +90,9 @@ def test_rename_dir(tmp_path):
         storage.rename_dir(source, target / "x")
     storage.make_dirs(tmp_path / "empty")
     storage.rename_dir(source, tmp_path / "empty")
-    with raises_with(FileNotFoundError, path=f"{source} to {tmp_path / 'u'}"):
+    with raises_with(FileNotFoundError, path=str(source)) as error:
         storage.rename_dir(source, tmp_path / "u")
+    assert str(tmp_path / "u") in str(error.value)
     with pytest.raises(StorageError, match=r"^memory://b/t: only a local directory"):
         storage.rename_dir(source, "memory://b/t")
 
@@ -229,8 +230,9 @@ def test_the_directory_that_cannot_be_made_is_named(tmp_path):
         (tmp_path / "file/x/y", tmp_path / "file/x", "Not a directory"),
         ("/proc/none/x/y", "/proc/none", "the file or directory does not exist"),
     ):
-        with pytest.raises(StorageError, match=f"^{named}: this directory cannot be made: {why}"):
+        with raises_with(StorageError, path=str(named)) as error:
             storage.make_dirs(path)
+        assert str(error.value) == f"{named}: this directory cannot be made: {why}"
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
