@@ -36,6 +36,13 @@ def register_tree(kind: type[dict[str, Any]]) -> None:
     jax.tree_util.register_pytree_with_keys(kind, flatten, lambda keys, values: kind(zip(keys, values)))
 
 
+@functools.cache
+def register_list(kind: type[list[Any]]) -> None:
+    """Lets the functions of JAX for trees take a subclass of list for a tree; they return lists."""
+    jax = framework("jax", needed_by="a tree", name="JAX", extra="jax")
+    jax.tree_util.register_pytree_node(kind, lambda items: (tuple(items), None), lambda _, items: list(items))
+
+
 class JaxDataset:
     """A dataset whose numbers are JAX arrays.
 

@@ -464,7 +464,7 @@ class Dataset(ReadPlan, Frameworks):
             else:
                 source_index = index_of(index, source.length)
                 return self.decode_one(source.fetch_index(source_index))
-            return ExampleList(self.decode_many(source.fetch_indices(source_index)))
+            return ExampleList.of(self.decode_many(source.fetch_indices(source_index)))
         except UNDECODED as error:
             add_location_of_indices(self._steps, error, source, source_index)
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import shown
@@ -9,6 +11,15 @@ from beam_datasets.arguments import shown
 
 class ExampleList(list[Any]):
     """Examples at a slice, indices or a mask. Names of features, and methods of a dataset, say what to write."""
+
+    @classmethod
+    def of(cls, examples: Iterable[Any]) -> ExampleList:
+        """Returns the list of examples, which is a tree for JAX as other lists are, if JAX is imported."""
+        if "jax" in sys.modules:
+            from beam_datasets.adapters.jax_arrays import register_list
+
+            register_list(cls)
+        return cls(examples)
 
     def __getitem__(self, index: Any) -> Any:
         """Returns the example at an index, or the list of those at a slice.

@@ -203,3 +203,10 @@ def test_the_datasets_of_all_splits_are_a_tree_of_jax(jax: Any, three: Any) -> N
     assert lengths == {split: len(dataset) for split, dataset in datasets.items()}
     assert jax.tree.leaves(datasets) == [datasets[split] for split in sorted(datasets)]
     assert jax.tree.map(lambda dataset, length: length, datasets, lengths) == lengths
+
+
+def test_a_slice_is_a_tree_of_jax(jax: Any, three: Any) -> None:
+    examples = three.as_dataset("train")[:2]
+    leaves = jax.tree.leaves(examples)
+    assert len(leaves) == len(jax.tree.leaves(list(examples))) > 2
+    assert jax.tree.map(lambda value: 1, examples) == [dict.fromkeys(example, 1) for example in examples]
