@@ -19,6 +19,11 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.streams import file_systems
 
 WILDCARDS = "*?["
+_STORES = ("gs", "s3", "hdfs")  # Beam may know others
+_WAYS = {
+    **dict.fromkeys(("http", "https", "ftp"), "Download the file"),
+    **dict.fromkeys(("s3a", "s3n"), "Write s3://"),
+}
 
 
 class ListedFile(NamedTuple):
@@ -168,6 +173,11 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     except MissingDependencyError:
         raise
     except Exception as error:  # each client of a store has its own classes
+        scheme = folder.partition("://")[0]
+        if "Unable to get filesystem" in str(error) and scheme not in _STORES:  # which names [gcp] for any
+            expected = f"a path, or a URL that begins with {', '.join(f'{each}://' for each in _STORES)}"
+            way = _WAYS.get(scheme, "Copy the files to one of these, or to a disk")
+            raise InputError(f"{folder}{pattern}: expected {expected}, got {scheme}://. {way}") from None
         problem = f"expected files that can be listed, got an error: {reason(error)}"
         raise InputError(f"{folder}{pattern}: {problem}") from error
     for metadata in result.metadata_list:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
+from beam_datasets import storage
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, has_wildcards, list_file
 from beam_datasets.intake.contents import iconv_name
@@ -71,14 +72,26 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
         InputError: a pattern matches nothing.
     """
     pattern_list = [patterns] if isinstance(patterns, str) else patterns
-    absolute = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in pattern_list]
-    found = [_files_of(pattern, hidden) for pattern in absolute]
+    found = [_files_of(_absolute(pattern), hidden) for pattern in pattern_list]
     # the deepest folder that contains the folders of all patterns, with its last separator
     root = _folder_of(os.path.commonprefix([folder for folder, _ in found]))  # noqa: RUF071  # URLs have no paths
     return sorted(
         InputFile(path[len(root) :].replace(os.sep, "/"), path, file.size, file.modified)
         for path, file in {file.path: file for _, files in found for file in files}.items()
     )
+
+
+def _absolute(pattern: str) -> str:
+    """Returns a pattern with an absolute path, also for a file:// URL; those of stores stay.
+
+    Raises:
+        InputError: the pattern is empty, as the value of a variable of a shell that is not set is.
+    """
+    if not pattern:
+        raise InputError(expected="a file, a folder or a pattern", got="an empty text")
+    if "://" not in pattern:
+        return os.path.abspath(os.path.expanduser(pattern))
+    return storage.normalize(pattern) if not storage.is_remote(pattern) else pattern
 
 
 def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFile]]:

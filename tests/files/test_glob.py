@@ -153,3 +153,31 @@ def test_nothing_matches(tree):
     for pattern in ("nothing*", "top.txt/x*", "gone/**"):
         with pytest.raises(InputError, match="no file matches"):
             find(f"{tree}/{pattern}")
+
+
+def test_a_file_url_is_a_path(tree, tmp_path):
+    assert find(f"file://{tree}") == find(str(tree))
+    assert find(f"file://{tree}/**/*.csv") == find(f"{tree}/**/*.csv")
+    (tmp_path / "a b.csv").write_text("a")
+    assert [file.name for file in find(f"file://{tmp_path}/a%20b.csv")] == ["a b.csv"]
+
+
+def test_an_empty_pattern_is_not_the_working_directory(tree, monkeypatch):
+    """A variable of a shell that is not set is empty; the files of the working directory were published."""
+    monkeypatch.chdir(tree)
+    with pytest.raises(InputError, match="^expected a file, a folder or a pattern, got an empty text$"):
+        find("")
+
+
+@pytest.mark.parametrize("url, way", [
+    ("https://host/a.csv", "Download the file"), ("s3a://bucket/*.csv", "Write s3://"),
+    ("memory://bucket", "Copy the files to one of these, or to a disk"),
+])  # fmt: skip
+def test_urls_of_other_schemes_are_named(url, way):
+    """Beam proposes to install apache-beam[gcp] for any."""
+    pytest.importorskip("apache_beam")
+    scheme = url.partition("://")[0]
+    with pytest.raises(InputError) as caught:
+        find(url)
+    expected = "expected a path, or a URL that begins with gs://, s3://, hdfs://"
+    assert str(caught.value).endswith(f": {expected}, got {scheme}://. {way}")
