@@ -456,7 +456,10 @@ BUILDER: Mapping[str, str] = {
 TORCH_DATASET: Mapping[str, str] = {
     "__getitem__(index)": "`as_torch(map_style=True)[{index:0}]`, or `ds[{index:0}]` of the dataset; a DataLoader reads this one in order",
     "batch(batch_size) | padded_batch(batch_size)": "`ds.{name}({batch_size:32}).as_torch()`, with `DataLoader(..., batch_size=None)`",
-    "map(function) | filter(function) | flat_map(function) | with_transform(function) | set_transform(function)": (
+    "map(function) | filter(function) | flat_map(function)": (
+        "`ds.{name}({function:function}).as_torch()`: operations come before `as_torch()`"
+    ),
+    "with_transform(function) | set_transform(function)": (
         "`ds.map({function:function}).as_torch()`: operations come before `as_torch()`"
     ),
     "shuffle(seed)": "`ds.shuffle(seed={seed:0}).as_torch()`: operations come before `as_torch()`",

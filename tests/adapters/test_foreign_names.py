@@ -175,6 +175,7 @@ def test_as_jax_cuts_no_integer(jax: Any, tmp_path: Any) -> None:
         (lambda ds: ds.as_torch().batch(4), "ds.batch(4).as_torch()"),
         (lambda ds: ds.as_torch().features, "such as `ds.features`"),
         (lambda ds: ds.filter(bool).as_torch().shuffle(3), "ds.shuffle(seed=3).as_torch()"),
+        (lambda ds: ds.as_torch().filter(bool), "ds.filter(bool).as_torch()"),
         (lambda ds: ds.as_torch(map_style=True).set_epoch(1), "of PyTorch's `DistributedSampler`"),
         (lambda ds: ds.as_torch(map_style=True).map(bool), "ds.map(bool).as_torch()"),
         (lambda ds: ds.as_torch(even=True), "even: expected 'drop', 'pad' or None, got True"),
