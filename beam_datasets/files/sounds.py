@@ -64,14 +64,19 @@ def read_content(value: Any, referring_path: str) -> CheckedSound:
         ValueError: the value is something else.
         InputError: the file cannot be read, or the sound cannot be decoded.
     """
+    return _read_named(value, referring_path)[1]
+
+
+def _read_named(value: Any, referring_path: str) -> tuple[str, CheckedSound]:
+    """Returns (path or URL of its own file, or '' for bytes; the sound); see `read_content`."""
     value = image_value(value)
     if isinstance(value, bytes):
-        return checked(value)
+        return "", checked(value)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of a sound nor its path")
     file, data = read_relative(value, referring_path)
     try:
-        return checked(data)
+        return file, checked(data)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 
@@ -88,8 +93,13 @@ def sound_of(value: Any, sound: SoundType, path: str, referring_path: str) -> Ch
     Raises:
         ValueError, InputError: the sound cannot be read, or has other properties.
     """
-    checked_sound = read_content(value, referring_path)
-    check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
+    file, checked_sound = _read_named(value, referring_path)
+    try:
+        check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
+    except InputError as error:
+        if not file:
+            raise
+        raise InputError(f"{file}: {error}") from error
     return checked_sound
 
 

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from beam_datasets.cli import main
+from beam_datasets.errors import InputError
 from beam_datasets.files.fields import Field, SoundType, parse_field, to_feature
 from beam_datasets.files.sounds import check_sound, completed, values_at
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.intake.sound import SoundInfo
 from beam_datasets.reading.opening import builder_from_directory
 from tests.files.conftest import rows_of
+from tests.files.in_process import publish
 from tests.sounds import NOISE, encoded, packed, wav
 
 MONO = NOISE[:200, 0]
@@ -169,7 +171,7 @@ def test_rows_with_bad_sounds(sounds):
     check(made)
     for name, problem in [
         ("cut.wav", "cut.wav: expected 444 bytes, as chunk 'data' declares, got 443"),
-        ("fast.wav", "expected 16000 samples a second, got 44100"),
+        ("fast.wav", "fast.wav: expected 16000 samples a second, got 44100"),
         ("missing.wav", "missing.wav cannot be read"),
     ]:
         path.write_text(f"sound\nsounds/a.wav\nsounds/{name}\n")
@@ -183,6 +185,25 @@ def test_rows_with_bad_sounds(sounds):
     assert "feature 'sound': expected a sound, got none" in sounds.fails(
         "csv", f"--pattern={path}", "--feature=sound=audio"
     )
+
+
+@pytest.mark.parametrize("name, problem", [
+    ("fast.wav", "expected 16000 samples a second, got 44100"), ("two.wav", "expected 1 channel, "),
+    ("deep.wav", "expected samples of int16, got int24"),
+])  # fmt: skip
+def test_the_file_of_a_sound_that_differs_is_named(tmp_path, name, problem):
+    """As that of a damaged one: its path may be in one of many columns."""
+    content = {
+        "fast.wav": {"rate": 44100},
+        "two.wav": {"samples": np.stack([MONO, MONO], 1)},
+        "deep.wav": {"subtype": "PCM_24"},
+    }
+    (tmp_path / "a.wav").write_bytes(encoded(MONO))
+    (tmp_path / name).write_bytes(encoded(**{"samples": MONO, **content[name]}))
+    (tmp_path / "a.csv").write_text(f"sound\na.wav\n{name}\n")
+    with pytest.raises(InputError) as caught:
+        publish("csv", tmp_path / "a.csv", "--feature=sound=audio")
+    assert f"line 3: column 'sound': {tmp_path / name}: {problem}" in str(caught.value)
 
 
 def test_a_missing_sound(sounds):
