@@ -40,6 +40,10 @@ _REASONS = {
     "it for writing, or write elsewhere",
 }
 """Error number -> message, with the system's own in place of {}."""
+_NO_MORE_FILES = (
+    "the disk is full: it has space, but not for another file or directory, as its inodes are used up ({}); nothing "
+    "was kept of this file. Remove files of any size, or write elsewhere"
+)
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}  # file systems that cannot sync a directory
@@ -484,7 +488,7 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
     """
     if isinstance(error, StorageError):
         return error
-    reason = f"{consequence}{_reason(error)}"
+    reason = f"{consequence}{_reason(error, path)}"
     storage_error = StorageError(reason, path=path)
     if isinstance(error, FileNotFoundError):
         storage_error = PathNotFoundError(f"{consequence}the file or directory does not exist", path=path)
@@ -498,7 +502,20 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
     return storage_error
 
 
-def _reason(error: OSError) -> str:
-    """Returns the reason of an error of the operating system, with advice about a disk or a limit."""
+def _can_add_files(path: str) -> bool:
+    """Returns False if the file system of a path has space, but no inode left; some file systems do not count them."""
+    directory = path
+    while directory != (parent := os.path.dirname(directory)):
+        directory = parent
+        with contextlib.suppress(OSError):  # which does not exist, or has gone
+            usage = os.statvfs(directory)
+            return usage.f_favail > 0 or usage.f_files == 0 or usage.f_bavail == 0
+    return True
+
+
+def _reason(error: OSError, path: str) -> str:
+    """Returns the reason of an error of the operating system at a path, with advice about a disk or a limit."""
     template = _REASONS.get(error.errno or 0, "{}")
+    if error.errno == errno.ENOSPC and not _can_add_files(path):
+        template = _NO_MORE_FILES
     return template.format(error.strerror or str(error))

@@ -12,6 +12,7 @@ import socket
 import threading
 from array import array
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -269,6 +270,22 @@ def test_an_error_of_a_disk_has_its_advice(tmp_path, monkeypatch, number, advice
         storage.write_bytes(tmp_path / "a", b"x")
     assert error.value.errno == number
     assert "this user (" not in str(error.value)
+
+
+@pytest.mark.parametrize("is_used_up", [True, False])
+def test_a_disk_without_inodes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_used_up: bool) -> None:
+    """It has space, as `df` shows; small files must go."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    usage = SimpleNamespace(f_files=9, f_favail=0 if is_used_up else 1, f_bavail=7)
+    monkeypatch.setattr(os, "statvfs", lambda _: usage)
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(StorageError, match="the disk is full") as error:
+        storage.write_bytes(tmp_path / "a", b"x")
+    assert ("its inodes are used up (No space left on device)" in str(error.value)) == is_used_up
+    assert ("Free some space" in str(error.value)) != is_used_up
 
 
 def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monkeypatch):
