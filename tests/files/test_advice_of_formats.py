@@ -350,6 +350,11 @@ def test_features_of_records(tmp_path):
     lists = [{"a": [1], "e": [], "x": [2]}, {"a": [b"x"], "e": [], "x": [3]}]
     path = write(tmp_path, "in.tfrecord", b"".join(map(frame, map(serialize, lists))))
     problem = refused("tfrecord", path)
+    places = [
+        f"(first in {path}, byte {offset} (record {i}))"
+        for i, offset in enumerate([0, len(frame(serialize(lists[0])))])
+    ]
+    assert f"feature 'a' holds int64 {places[0]} and string {places[1]}; leave" in problem
     given = advises(problem, "--feature", "a=drop", "--feature", "e=int64[]")
     assert rows("tfrecord", path, *given) == [{"e": [], "x": 2}, {"e": [], "x": 3}]
     assert "give no --feature" in refused("tfrecord", path, "--features_json=f.json", "--feature=a=drop")

@@ -366,14 +366,14 @@ def test_not_an_example(records_path):
         ([[PNG], [PNG]], "image"),
         ([[PNG], [b"x"]], "string"),
         ([[b"a", b"b"], [b"c", b"d"]], "string[]"),
-        ([[1], [b"x"]], "feature 'a' holds int64 and string"),
+        ([[1], [b"x"]], "feature 'a' holds int64 (first in 0) and string (first in 1); "),
     ],
 )
 def test_guess(values, spec):
     guess = ObservedValues()
-    for value in values:
+    for number, value in enumerate(values):
         if value is not None:
-            guess.add(parse(serialize({"a": value})).get("a", []))
+            guess.add(parse(serialize({"a": value})).get("a", []), str(number))
     found = guess.field("a", len(values), "in.tfrecord")
     assert spec in (str(found), found.problem[: len(spec)])
 
