@@ -199,7 +199,7 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
         chosen.update(selected)
         for path, leaf in selected.items():
             values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
-    return Fill(values, labels, feature=feature, defaults=() if is_mapped else _list_defaults(optional, chosen))
+    return Fill(values, labels, feature=feature, defaults=_list_defaults(optional, chosen))
 
 
 def _list_defaults(optional: Mapping[str, Tensor], chosen: Collection[str]) -> tuple[str, ...]:

@@ -122,3 +122,12 @@ def test_default_integers_are_announced(torch: Any, gaps: Any, caplog: Any, way:
     given = {"int64": -(2**31), "int32": 0, "uint8": 255, "bool": False, "inner.int64": 0}
     assert not warned(gaps, fill=given)
     assert not warned(gaps.map(lambda example: example))
+
+
+def test_default_integers_of_some_features_are_announced(torch: Any, tmp_path: Any, caplog: Any) -> None:
+    features = {name: bd.features.Scalar("int64", optional=True) for name in ("age", "size")}
+    write_bare(tmp_path / "people.tfrecord", features, [{"age": None, "size": 1}])
+    transforms._warn_of_values.cache_clear()
+    some = bd.decode.PartialDecoding(["age"])
+    bd.builder_from_directory(tmp_path).as_dataset("train", decoders=some).as_torch()
+    assert "a model gets these: -2147483648 ('age'). fill={'age': 0}" in caplog.text

@@ -440,8 +440,9 @@ def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
     first, is_mapped = steps[0], len(steps) > 1
     if isinstance(first, Batch):
         return build_fill(None, fill, is_mapped=is_mapped)
-    is_mapped |= isinstance(first, Decode) and first.decoders is not None
-    return build_fill(first.decoded_features, fill, is_mapped=is_mapped)
+    has_decoders = isinstance(first, Decode) and first.decoders is not None
+    fill_values = build_fill(first.decoded_features, fill, is_mapped=is_mapped or has_decoders)
+    return replace(fill_values, defaults=()) if is_mapped else fill_values  # which functions may have replaced
 
 
 def batch_of(
