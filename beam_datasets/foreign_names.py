@@ -506,6 +506,8 @@ GRAIN_SOURCE: Mapping[str, str] = {
 }
 
 FEATURES: Mapping[str, str] = {
+    "string | str | bytes": "`bd.features.Text()`",
+    "bool | int8 | int16 | int32 | int64 | uint8 | uint16 | float16 | float32 | float64": "`bd.features.Scalar('{name}')`",
     "String | Str | Bytes | Binary": "`bd.features.Text()`",
     "Int64 | Int32 | Float32 | Float64 | Int | Float | Bool | Boolean | Number | Int8 | Int16 | UInt8 | Uint8 | UInt16 | Float16"
     " | BFloat16 | Double | Long | Short | Half | Integer": "`bd.features.Scalar('int64')`, with any dtype of NumPy",

@@ -481,8 +481,10 @@ class Dataset(ReadPlan, Frameworks):
         Raises:
             MetadataError: the shards have no keys, because TFDS wrote them.
             InvalidKeyError: the key has a type that keys cannot have.
-            TypeError: an operation has changed the order.
+            TypeError: an operation has changed the order, or the key is a function.
         """
+        if callable(key):
+            raise TypeError("find() takes a key, not a function; examples that fit one are in ds.filter(function).")
         self._in_dataset_order("find()")
         return self._lookup.find(key) if self._lookup else None
 
