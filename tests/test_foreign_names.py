@@ -679,6 +679,10 @@ def test_a_version_in_place_of_a_config_and_a_directory_in_place_of_a_name(names
         bd.load("d:train", data_dir=names["data_dir"])
     with pytest.raises(bd.errors.DatasetNotFoundError, match=r"A version is 'd:1\.0\.0'"):
         bd.load("d/1.0.0", data_dir=names["data_dir"])
+    with pytest.raises(
+        bd.errors.DatasetNotFoundError, match=r"use bd\.verify\(bd\.builder\('d:1\.0\.0'\)\.dataset_dir\)"
+    ):
+        bd.verify("d:1.0.0")
     directory = names["builder"].dataset_dir
     with pytest.raises(ValueError, match=rf"opened by bd\.builder_from_directory\('{directory}'\)"):
         bd.load(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 from beam_datasets import storage
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
@@ -77,7 +79,16 @@ def verify(
         MetadataError: the shards have another format than TFRecord.
         ValueError: `jobs` is less than 1, or there are options for a local path.
     """
-    return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options).report
+    try:
+        return examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options).report
+    except DatasetNotFoundError as error:
+        if not (isinstance(dataset_dir, str) and _NAME.fullmatch(dataset_dir)):
+            raise
+        hint = f"If it is the name of a dataset, use bd.verify(bd.builder({dataset_dir!r}).dataset_dir)."
+        raise DatasetNotFoundError(f"{error} {hint}") from None
+
+
+_NAME = re.compile(r"\w+(/\w+)?(:[\d.*]+)?")  # of a dataset, with a config or version
 
 
 def examine(
