@@ -8,6 +8,7 @@ The names are imported when they are first used, so that `import beam_datasets` 
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 from importlib.machinery import PathFinder as _PathFinder
 
@@ -91,10 +92,12 @@ __all__ = list(_HOME_OF)
 def __getattr__(name: str) -> _typing.Any:
     if name not in _HOME_OF:
         if _PathFinder.find_spec(f"{__name__}.{name}", __path__):
-            # `from beam_datasets import storage` asks for it, and then imports the module.
-            from beam_datasets.advice import instead_of
+            hint = f"Write `import {__name__}.{name}`"
+            # `from beam_datasets import storage` asks for it, and then imports the module: without NumPy if it can.
+            if "importlib" not in _sys._getframe(1).f_code.co_filename:
+                from beam_datasets.advice import instead_of
 
-            hint = instead_of("bd", name) or f"Write `import {__name__}.{name}`"
+                hint = instead_of("bd", name) or hint
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}")
         from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
