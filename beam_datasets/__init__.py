@@ -98,7 +98,7 @@ def __getattr__(name: str) -> _typing.Any:
                 from beam_datasets.advice import instead_of
 
                 hint = instead_of("bd", name) or hint
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}", name=name, obj=None)
         from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
 

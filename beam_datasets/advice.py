@@ -211,7 +211,7 @@ def advised_getitem(receiver: str) -> Callable[[Any, object], Any]:
 
 
 def advised_setitem(receiver: str) -> Callable[[Any, object, object], None]:
-    """Returns a method that raises a TypeError with the code to write, for classes that never change.
+    """Returns a `__setitem__`, also for `__delitem__`, that raises a TypeError with advice, for immutable classes.
 
     Args:
         receiver: the key in `ATTRIBUTES`, whose table has a row for `__setitem__`, also used for `__delitem__`.
@@ -509,7 +509,8 @@ def note_value(error: Exception, operation: str, value: Any) -> None:
     """Adds the argument `value` as a note to an error raised by a user's function that was passed to `operation`.
 
     It adds nothing to errors of this package, which already name the file and record, nor to those that have notes, and
-    nothing on Python 3.10, which has no notes.
+    nothing on Python 3.10, which has no notes. The note may also say how to take a tuple apart, or that text is
+    read as bytes.
     """
     if getattr(error, "__notes__", None) or isinstance(error, BeamDatasetsError):
         return

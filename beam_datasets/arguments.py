@@ -125,9 +125,9 @@ def index_of(index: Any, n: int) -> int:
     try:
         number = operator.index(index)
     except TypeError:
-        raise _no_index(index) from None
+        raise _bad_index_error(index) from None
     if isinstance(index, bool):
-        raise _no_index(index)
+        raise _bad_index_error(index)
     if not -n <= number < n:
         raise IndexError(f"index {number} is not in [-{n}, {n}): the dataset has {n} examples.")
     return number if number >= 0 else number + n
@@ -149,13 +149,13 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
         indices = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     kinds = set(map(type, indices)) if isinstance(indices, (list, tuple)) else set()
     if str in kinds:
-        raise _no_index(indices)
+        raise _bad_index_error(indices)
     if kinds & {*_FLAGS} and kinds - {*_FLAGS}:  # NumPy takes True for 1
-        raise _no_index(next(index for index in indices if type(index) in _FLAGS))
+        raise _bad_index_error(next(index for index in indices if type(index) in _FLAGS))
     try:
         array = np.asarray(indices)
     except ValueError:  # of lists in it
-        raise _no_index(indices) from None
+        raise _bad_index_error(indices) from None
     if array.dtype == np.bool_:
         if array.shape != (n,):
             raise IndexError(f"a mask must have a flag for each of the {n} examples, not the shape {array.shape}.")
@@ -165,12 +165,16 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
     return np.array([index_of(number, n) for number in indices], np.int64)
 
 
-def _no_index(index: Any) -> TypeError:
-    """Returns the error for an argument of `ds[...]` of another type."""
+_SLICE = re.compile(r"(?:(?P<split>\w+)?\[)?(?P<range>-?\d*%?:-?\d*%?)\]?")
+
+
+def _bad_index_error(index: Any) -> TypeError:
+    """Returns the TypeError for an index of `ds[...]` that has an unsupported type, with advice."""
     hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
-    if isinstance(index, str) and re.search(r"[%:+]", index):
-        hint = f" A slice is bd.load(..., split='train[{index}]')." if "+" not in index else ""
-    elif isinstance(index, str):
+    if isinstance(index, str) and (slice_match := _SLICE.fullmatch(index)):
+        split = f"{slice_match['split'] or 'train'}[{slice_match['range']}]"
+        hint = f" A slice is bd.load(..., split={split!r})."
+    elif isinstance(index, str) and not re.search(r"[\[+]", index):
         hint = f" The values of a feature are [example[{index!r}] for example in ds]."
     elif callable(index):
         hint = " The examples for which a function returns True are ds.filter(function)."

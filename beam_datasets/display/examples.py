@@ -59,12 +59,12 @@ def _check_dataset(ds: Iterable[Any]) -> Iterable[Any]:
     """Returns the argument, an iterable of examples.
 
     Raises:
-        TypeError: it is a text or a dict, whose items are no examples.
+        TypeError: it is text, a dict, also of splits, or a builder.
     """
     if isinstance(ds, Mapping):
-        is_of_splits = all(hasattr(value, "features") for value in ds.values())
+        is_of_splits = bool(ds) and all(hasattr(value, "features") for value in ds.values())
         advice = "Give the dataset of one split." if is_of_splits else "Give a dataset, or a list of examples."
-        raise TypeError(f"expected a dataset, got a dict with {', '.join(map(repr, ds))}. {advice}")
+        raise TypeError(f"expected a dataset, got a dict with {', '.join(map(repr, ds)) or 'nothing'}. {advice}")
     if hasattr(ds, "as_dataset"):
         raise TypeError(f"expected a dataset, got {shown(ds)}. Use `builder.as_dataset('train')`.")
     if isinstance(ds, (str, bytes)):

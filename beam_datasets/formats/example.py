@@ -282,7 +282,7 @@ def parse_message(name: str, data: Buffer) -> Any:
     """
     message_type, decode_error = _message_type(name)
     try:
-        return message_type.FromString(data if type(data) is bytes else bytes(data))
+        return message_type.FromString(bytes(data))
     except decode_error as error:
         raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
 

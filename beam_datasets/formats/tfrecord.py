@@ -299,9 +299,10 @@ def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check
         if length != stop - start - OVERHEAD:
             break
         data = view[start + HEADER.size : stop - U32.size].tobytes()
-        (data_crc,) = U32.unpack_from(view, stop - U32.size)
-        if check and not (crc == _length_crc32c(length) and data_crc == masked_crc32c(data)):
-            break
+        if check:
+            (data_crc,) = U32.unpack_from(view, stop - U32.size)
+            if not (crc == _length_crc32c(length) and data_crc == masked_crc32c(data)):
+                break
         records.append(data)
     return records
 

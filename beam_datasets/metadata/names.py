@@ -112,17 +112,17 @@ class DatasetName:
 
 
 _FILE = re.compile(r"\.(csv|tsv|jsonl?|parquet|txt|tfrecord|py)(\.\w+)?$", re.IGNORECASE)
-_DASHED_VERSION = re.compile(r"(\w+)[-.]v?(\d+\.\d+\.\d+)")
+_APPENDED_VERSION = re.compile(r"(\w+)[-.]v?(\d+\.\d+\.\d+)")
 _SHORT_VERSION = re.compile(r"(.*):(\d+)(?:\.(\d+))?$")
 
 
 def _hint_for(text: str) -> str:
-    """Returns a sentence that says how to write what is not a dataset's name, with a space before; '' if unknown."""
+    """Returns advice, after a space, for text that is not a dataset's name; '' if what it means is unclear."""
     name, at, version = text.replace("==", "@").partition("@")
     if at and name:
         return f" A version is written '{name}:{version}'."
-    if dashed := _DASHED_VERSION.fullmatch(text):
-        return f" A version is written '{dashed[1]}:{dashed[2]}'."
+    if appended := _APPENDED_VERSION.fullmatch(text):
+        return f" A version is written '{appended[1]}:{appended[2]}'."
     if short := _SHORT_VERSION.match(text):
         return f" A version has three numbers, or * for any: '{short[1]}:{short[2]}.{short[3] or '*'}.*'."
     if (slice_start := text.find("[")) > 0:

@@ -82,7 +82,11 @@ def normalize(path: PathLike) -> str:
 
 
 def as_text(path: Any) -> str:
-    """Returns a path as text; a TypeError, with advice for a dataset, if it is none."""
+    """Returns a path as text.
+
+    Raises:
+        TypeError: it is no path of str; for a dataset, the message says which path to give.
+    """
     if isinstance(path, (str, os.PathLike)) and isinstance(text := os.fspath(path), str):
         return text
     is_of_dataset = type(path).__name__ in ("Dataset", "ReadOnlyBuilder")
