@@ -92,17 +92,13 @@ quickstart: .venv/.quickstart
 	$(BIN)/beam-datasets info stdlib_few --data_dir $(DATA)
 	@echo "In a browser: $(BIN)/pip install -e '.[explore]' && $(BIN)/beam-datasets explore $(DATA)"
 
-# All three run even if one fails, and pytest's summary is printed last.
+# Both run even if one fails. Lint runs beside pytest, so what it prints comes last. Without the collection before,
+# each of pytest's processes would compile all tests.
 test: .venv/.ready
-	@failed=0; \
-	$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target lint compile-tests || failed=1; \
+	@mkdir -p build; $(MAKE) --no-print-directory --keep-going lint >build/lint.log 2>&1 & lint=$$!; failed=0; \
+	$(BIN)/pytest --collect-only -q >/dev/null || true; \
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not slow' $(PYTEST_ARGS) || failed=1; \
-	exit $$failed
-
-# While mypy keeps the other core busy. Otherwise each of pytest's processes would compile all tests.
-.PHONY: compile-tests
-compile-tests: .venv/.ready
-	@$(BIN)/pytest --collect-only -q >/dev/null || true
+	wait $$lint || failed=1; cat build/lint.log; exit $$failed
 
 # Property tests draw 40 cases each here, and 20 in `make test`.
 # More processes than cores: many tests wait for servers and for processes that they kill.
