@@ -258,19 +258,19 @@ class Divided:
             start = self._start if self._passes.probe() else None
             return self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         start, self._start, loop = self._start, None, self._fit_loop
+        if self._current is not None:
+            self._current.close()
         if start is None and self._has_ended_in_epoch(loop):
             self._passes.number = self._passes.last
-            self._current = self._iterate_items(None, index, count, num_workers, is_worker=is_worker)
+            items = self._iterate_items(None, index, count, num_workers, is_worker=is_worker)
+            self._current = items
             self._current.end()
-            return cast("Iterator[Any]", self._current)
+            return items
         pass_of_start = None if start is None else pass_at_state(self._dataset, start)
         at_least = 0 if loop is None else loop.epoch
         if not self._passes.begin(worker, num_workers, base_seed, pass_of_start=pass_of_start, at_least=at_least):
             start = None
-        if self._current is not None:
-            self._current.close()
-        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
-        self._current = items
+        self._current = items = self._iterate_items(start, index, count, num_workers, is_worker=is_worker)
         return items
 
     def _announce(self, ranks: Ranks, num_workers: int) -> None:

@@ -89,7 +89,7 @@ class ClassLabel(Leaf):
         return [str(i) for i in range(self.num_classes or 0)] if self.label_names is None else list(self.label_names)
 
     def str2int(self, name: Any) -> int:
-        """Returns the index of the class with a name, without spaces around it.
+        """Returns the index of the class with a name; spaces around it are ignored.
 
         If the classes have no names, the name is the index in decimal, such as "1".
 
@@ -100,9 +100,10 @@ class ClassLabel(Leaf):
         if not isinstance(name, str):
             hint = "The indices of several are [label.str2int(name) for name in names]."
             raise TypeError(f"str2int() takes one name, a str, got {shown(name)}. {hint}")
+        name = name.strip()
         if self.label_names is not None:
             try:
-                return self.label_names.index(name.strip())
+                return self.label_names.index(name)
             except ValueError:
                 hint = did_you_mean(name, self.label_names)
                 expected = f"expected one of the {len(self.label_names)} class names"

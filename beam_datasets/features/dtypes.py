@@ -56,7 +56,8 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
         numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
     except TypeError as error:
         name = str(dtype).removeprefix("torch.")
-        hint = f"; write np.{name}" if name in _DTYPES_BY_NAME and "torch" in type(dtype).__module__ else ""
+        is_known = name in _DTYPES_BY_NAME or name == "bfloat16"
+        hint = f"; write {name!r}" if is_known and "torch" in type(dtype).__module__ else ""
         raise ValueError(f"{dtype!r:.200} is not a dtype of a feature: {error}{hint}") from None
     return STRING if numpy_dtype.kind in "OUS" else _dtype_by_name(numpy_dtype.name)
 

@@ -115,7 +115,7 @@ def array_maker(
             elif allow_rounding and value.dtype.kind == "f":
                 array = convert(value, dtype, path, allow_rounding=True)
             else:
-                hint = f"pass value.astype(np.{dtype.name})"
+                hint = f"pass value.astype({dtype.name!r})"
                 raise FeatureValueError(
                     f"the array has the dtype {value.dtype}; the feature has {dtype}: {hint}",
                     expected=f"the dtype {dtype}",

@@ -203,11 +203,16 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
 
 
 def _list_defaults(optional: Mapping[str, Tensor], chosen: Collection[str]) -> tuple[str, ...]:
-    """Returns the names of `Fill.defaults`: of optional features except those with a chosen value."""
+    """Returns the names for `Fill.defaults`: optional integers and bools of a fixed shape that is not empty.
+
+    Args:
+        optional: the features that may be missing, by name.
+        chosen: the names of the features whose value the caller gave; they are left out.
+    """
     return tuple(
         path
         for path, leaf in optional.items()
-        if path not in chosen and leaf.dtype.kind in "biu" and None not in leaf.shape
+        if path not in chosen and leaf.dtype.kind in "biu" and all(leaf.shape)  # None: any length; 0: no values
     )
 
 

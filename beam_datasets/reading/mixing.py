@@ -268,7 +268,7 @@ def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
             if dataset not in datasets:
                 raise ValueError(f"weights: expected sources of mix(), got {dataset!r}.")
         weights = [weights.get(dataset, 0) for dataset in datasets]
-    if isinstance(weights, (str, bytes)):
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
         raise TypeError(f"weights: expected a number for each source, such as [0.7, 0.3], got {weights!r}.")
     numbers = list(weights)
     if len(numbers) != len(datasets):

@@ -8,6 +8,7 @@ import os
 import pickle
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
@@ -461,6 +462,18 @@ def test_workers_begin_with_the_epoch_of_the_loop_that_started_them(items: Any) 
     with as_worker(0, 0, 0):  # the parent itself is not in the loop
         dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, *[False] * 5))
         assert list(dataset) == list(shuffled)
+
+
+def test_an_iteration_is_closed_before_lightning_resumes_at_the_end_of_a_pass(items: Any) -> None:
+    """The open files of the iteration before are closed, as before any other pass."""
+    loop = FitLoop(0, *[False] * 4, resumes_longest_loader=True)
+    dataset = Divided(items.shuffle(seed=3), rank=0, num_ranks=1, block=1, even=None, fit_loop=loop)
+    with as_worker(0, 1, 7):
+        before = iter(dataset)
+        next(before)
+        with mock.patch.object(before, "close", wraps=before.close) as close:
+            assert list(dataset) == []
+    close.assert_called_once_with()
 
 
 def test_a_loop_of_lightning_with_other_attributes_is_announced(items: Any, caplog: Any) -> None:

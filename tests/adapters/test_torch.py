@@ -108,6 +108,15 @@ def test_a_batch_size_besides_that_of_the_dataset(
         assert "batches of 2 of them" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["int64", "float32", "bfloat16"])
+def test_a_dtype_of_torch_has_a_name_that_a_feature_takes(torch: Any, name: str) -> None:
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes", reason="bfloat16 is a dtype of ml_dtypes")
+    with pytest.raises(ValueError, match=rf"torch\.{name} is not a dtype of a feature: .*; write '{name}'$"):
+        bd.features.Tensor(shape=(2,), dtype=getattr(torch, name))
+    assert bd.features.Tensor(shape=(2,), dtype=name).dtype.name == name
+
+
 def test_batches_inside_of_another_dataset(torch: Any, three: Any, loader: Any) -> None:
     class Singly(torch.utils.data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:

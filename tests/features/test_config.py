@@ -199,6 +199,7 @@ def test_class_labels(tmp_path):
     assert (label.num_classes, label.names) == (2, ["cat", "dog"])
     assert (label.str2int("dog"), label.int2str(0)) == (1, "cat")
     assert F.ClassLabel(num_classes=3).int2str(2) == "2"
+    assert (label.str2int(" dog\n"), F.ClassLabel(num_classes=3).str2int(" 2\n")) == (1, 2)
     for wrong in ("cow", "0"):
         with pytest.raises(ValueError, match="one of the 2 class names, got"):
             label.str2int(wrong)

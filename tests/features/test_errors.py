@@ -50,7 +50,11 @@ encode = F.compile_encoder(FEATURES)
         ({"t": [1, 2j]}, FeatureTypeError, "t: 2j is complex; expected int32. Store .real and .imag"),
         ({"n": {}}, FeatureTypeError, "n: {} is dict; expected uint8"),
         ({"n": np.int64(1) + np.zeros((), int)}, None, ""),
-        ({"n": np.array(1)}, FeatureValueError, "n: the array has the dtype int64; the feature has uint8"),
+        (
+            {"n": np.array(1)},
+            FeatureValueError,
+            "n: the array has the dtype int64; the feature has uint8: pass value.astype('uint8')",
+        ),
         ({"f": 1.5}, FeatureValueError, "f: 1.5 is outside the feature's bounds [0, 1]"),
         ({"f": -0.5}, FeatureValueError, "f: -0.5 is outside the feature's bounds [0, 1]"),
         ({"t": [[1], [2], [3]]}, FeatureValueError, "t: the value has the shape (3, 1); the feature has (2, None)"),

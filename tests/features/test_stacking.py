@@ -16,7 +16,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import parse, serialize
-from beam_datasets.reading.elements.transforms import Decode, Map, batch_of
+from beam_datasets.reading.elements.transforms import Decode, Map, batch_of, fill_of_steps, warn_of_default_fill
 
 PAIR = np.ones(2, np.float32)
 PICTURES = [np.ones((1, 2, 1), np.uint8), np.ones((2, 1, 1), np.uint8)]  # of two shapes, so a list
@@ -56,6 +56,14 @@ def test_arrays_of_other_shapes_are_an_error_without_padding():
         stack([{"a": np.zeros(2)}, {"a": np.zeros(3)}])
     with pytest.raises(FeatureValueError, match="^a: arrays of different ranks cannot be padded"):
         stack([{"a": np.zeros(2)}, {"a": np.zeros((1, 3))}], pad=True)
+
+
+@pytest.mark.parametrize(("shape", "defaults"), [((), ("a",)), ((2,), ("a",)), ((None,), ()), ((0,), ()), ((2, 0), ())])
+def test_defaults_are_of_features_with_values(shape, defaults):
+    """An array without values has no number that stands for a missing one."""
+    steps = (Decode(F.FeaturesDict({"a": F.Tensor(shape=shape, dtype="int64", optional=True)})),)
+    assert fill_of_steps(steps, None).defaults == defaults
+    warn_of_default_fill((batch_of(steps, pad=True, fill=None),))
 
 
 def test_padding_promotes_as_stacking_does():

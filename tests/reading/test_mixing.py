@@ -281,6 +281,8 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
         (lambda d: bd.mix([d]), TypeError, r"expected one of weights=\[...\], temperature= and schedule=, got 0"),
         (lambda d: bd.mix([d], weights=[1], temperature=1), TypeError, "got 2 of them"),
         (lambda d: bd.mix({d: 1}, temperature=1), TypeError, "expected no weights=, temperature= or schedule="),
+        (lambda d: bd.mix([d], weights=0.5), TypeError, r"expected a number for each source, such as .*, got 0.5"),
+        (lambda d: bd.mix([d], schedule=[(0, 0.5)]), TypeError, "expected a number for each source, .*, got 0.5"),
         (lambda d: bd.mix([d], weights=[1, 2]), ValueError, "expected one for each of 1 sources, got 2"),
         (
             lambda d: bd.mix([d], weights={d.take(1): 1}),
