@@ -56,9 +56,10 @@ from beam_datasets.files.fields import (
     with_slashes,
     with_sounds,
 )
+from beam_datasets.files.glob import has_wildcards
 from beam_datasets.files.images import ImageOptions
 from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
-from beam_datasets.files.inputs import InputFile, Piece, checksum, counted_here, find, pieces
+from beam_datasets.files.inputs import InputFile, Piece, absolute, checksum, counted_here, find, pieces
 from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns, with_first_partition
@@ -508,8 +509,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """The columns that folders of the files are named after. A note names patterns that begin below some."""
         for patterns in self._patterns.values():
             for pattern in [patterns] if isinstance(patterns, str) else patterns:
-                below = f"{pattern.rstrip('/')}/"
-                is_folder = os.path.isdir(pattern) or any(file.path.startswith(below) for file in self._all_files)
+                path = absolute(pattern)
+                is_folder = os.path.isdir(path)
+                if "://" in path and not has_wildcards(path):  # what a URL is, only the files that were found tell
+                    is_folder = any(file.path.startswith(f"{path.rstrip('/')}/") for file in self._all_files)
                 if other := with_first_partition(pattern, is_folder=is_folder):
                     log.warning(f"{pattern}: folders in it are no columns of its files; they are by {other!r}")
         return PartitionColumns.of(file.name for file in self._all_files)

@@ -263,6 +263,7 @@ def paths_of(fields: Mapping[str, Field], prefix: str = "") -> Iterator[str]:
 
 
 _ITEMS = re.compile(r"(\[\])+$")
+_INNER_ITEMS = re.compile(r"(\[\])+(?=/)")  # at the end of a step only: a name may contain [] itself
 
 
 def advice(path: str, kind: str) -> str:
@@ -272,14 +273,19 @@ def advice(path: str, kind: str) -> str:
     ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
     >>> advice("price [EUR]", "string"), advice("city=Bonn", "bool")
     ("--feature 'price [EUR]=string'", '--feature \'"city=Bonn"=bool\'')
+    >>> advice("x[]y[][]/z", "drop")
+    "--feature 'x[]y/z=drop'"
     """
     name = _ITEMS.sub("", path)
-    return feature_option(name.replace("[]", ""), kind + path[len(name) :])
+    return feature_option(_INNER_ITEMS.sub("", name), kind + path[len(name) :])
 
 
 def feature_option(name: str, spec: str) -> str:
-    """Returns the `--feature` option, shell-quoted, that sets the type of a column whose name may be any text."""
-    if "=" in name:
+    """Returns the `--feature` option, shell-quoted, that sets the type of a column.
+
+    The name may be any text; one that contains `=` or begins with a quote is quoted as in CSV.
+    """
+    if "=" in name or name.startswith('"'):
         name = f'"{name.replace(chr(34), chr(34) * 2)}"'
     return f"--feature {shlex.quote(f'{name}={spec}')}"
 

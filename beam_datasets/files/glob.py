@@ -186,13 +186,17 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
         yield ListedFile(metadata.path, metadata.size_in_bytes, round(metadata.last_updated_in_seconds, 3))
 
 
+_LACKS_OPTIONS = re.compile("pipeline_options is not set|Must provide one of client or options")
+"""What Beam's file systems of HDFS and S3 say if no options are set."""
+
+
 def _match_by_beam(pattern: str) -> Any:
     """Returns a list of one `MatchResult`, that of the pattern; sets the default options of S3 and HDFS if needed."""
     systems = file_systems()
     try:
         return systems.match([pattern])
     except Exception as error:  # one of Beam's own
-        if "options" not in str(error):
+        if not _LACKS_OPTIONS.search(str(error)):
             raise
         from apache_beam.options.pipeline_options import PipelineOptions
 

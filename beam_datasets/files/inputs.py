@@ -72,7 +72,7 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
         InputError: a pattern matches nothing.
     """
     pattern_list = [patterns] if isinstance(patterns, str) else patterns
-    found = [_files_of(_absolute(pattern), hidden) for pattern in pattern_list]
+    found = [_files_of(absolute(pattern), hidden) for pattern in pattern_list]
     # the deepest folder that contains the folders of all patterns, with its last separator
     root = _folder_of(os.path.commonprefix([folder for folder, _ in found]))  # noqa: RUF071  # URLs have no paths
     return sorted(
@@ -81,7 +81,7 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
     )
 
 
-def _absolute(pattern: str) -> str:
+def absolute(pattern: str) -> str:
     """Returns a pattern with an absolute path, also for a file:// URL; those of stores stay.
 
     Raises:

@@ -31,11 +31,12 @@ def note_on_types(path: str, types: Mapping[str, str]) -> str:
         types: path of a column -> its type in the files, such as "date32[day]".
     """
     listed = ", ".join(f"{name!r} ({kind})" for name, kind in types.items())
-    date = next((name for name, kind in types.items() if kind.startswith(("date", "timestamp"))), "")
+    is_date = {name: kind.startswith(("date", "timestamp")) and "[]" not in name for name, kind in types.items()}
+    date = next((name for name in types if is_date[name]), "")  # not in a list, whose items need a loop
     decimal = next((name for name, kind in types.items() if kind.startswith("decimal")), "")
     value = "e" + "".join(f"[{name!r}]" for name in date.split("/"))
     ways = [
-        f"{_date_class(types.get(date, ''))}({value}.decode()) makes a date where it is read, in ds.map()"
+        f"{_date_parser(types.get(date, ''))}({value}.decode()) makes a date where it is read, in ds.map()"
         if date
         else "",
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
@@ -44,12 +45,12 @@ def note_on_types(path: str, types: Mapping[str, str]) -> str:
     return f"{path}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
 
 
-def _date_class(kind: str) -> str:
+def _date_parser(kind: str) -> str:
     """Returns the function that makes a date of the text of an Arrow type, without loss.
 
     NumPy's dates have no zones, and Python's no nanoseconds.
 
-    >>> _date_class("timestamp[ns]"), _date_class("timestamp[us, tz=UTC]"), _date_class("timestamp[ns, tz=UTC]")
+    >>> _date_parser("timestamp[ns]"), _date_parser("timestamp[us, tz=UTC]"), _date_parser("timestamp[ns, tz=UTC]")
     ('np.datetime64', 'datetime.fromisoformat', 'pd.Timestamp')
     """
     if "tz=" not in kind:

@@ -156,7 +156,7 @@ class ObservedValues:
         lengths: lengths of the lists.
         seen: the number of lists.
         images: whether all bytes are images.
-        labels: the distinct values that could be labels, MAX_LABELS at most.
+        labels: the distinct values that could be labels, up to about MAX_LABELS.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)

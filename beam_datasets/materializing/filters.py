@@ -59,10 +59,9 @@ class Filter:
         module = (_load_file if module_name.endswith(".py") else _load_module)(module_name, text)
         function: Any = module
         for step in name.split("."):
-            function_names = [
-                key for key, value in vars(function).items() if callable(value) and not key.startswith("_")
-            ]
             if not hasattr(function, step):
+                members = getattr(function, "__dict__", {})  # a list, for example, has none
+                function_names = [key for key, value in members.items() if callable(value) and not key.startswith("_")]
                 raise BeamDatasetsError(
                     f"filter {text!r}: {module_name} does not contain {step!r}; it has "
                     f"{', '.join(function_names) or 'no functions'}.{did_you_mean(step, function_names)}"

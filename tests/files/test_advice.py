@@ -329,3 +329,10 @@ def test_advice_for_names_with_an_equals_sign(tmp_path):
     problem = refused("csv", path, "--feature", "city=Bonn=string", *given[2:])
     assert "'Bonn=string' is not a type" in problem
     assert len(rows("csv", path, *advises(problem, "--feature", '"city=Bonn"=string'), *given[2:])) == 4
+
+
+def test_advice_for_names_in_quotes(tmp_path):
+    """The option took the quotes off the name, so that it named another column."""
+    path = write(tmp_path, "in.csv", '"""id""",x\n1,1\n2,2\n?,3\n')
+    given = advises(refused("csv", path), "--feature", '"""id"""=string')
+    assert rows("csv", path, *given)[2] == {'"id"': b"?", "x": 3}

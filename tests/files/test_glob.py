@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.glob import _Pattern, files_below
+from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
 from beam_datasets.files.inputs import find
 
 PATHS = [
@@ -86,6 +86,30 @@ def keys(monkeypatch):
 
     monkeypatch.setattr("beam_datasets.files.glob._match_by_beam", match)
     return keys
+
+
+@pytest.mark.parametrize("problem, sets_options", [
+    ("List operation failed with exceptions {'s3://b/options/': ClientError('AccessDenied')}", False),
+    ("List operation failed with exceptions {'s3://b/': ValueError('Must provide one of client or options')}", True),
+    ("pipeline_options is not set", True),
+])  # fmt: skip
+def test_options_of_stores_are_set_only_if_they_are_missing(monkeypatch, problem, sets_options):
+    """An error about a path with the word replaced those that were set."""
+    calls = []
+
+    def match(_):
+        if not calls:
+            raise ValueError(problem)
+        return ["found"]
+
+    systems = SimpleNamespace(match=match, set_options=calls.append)
+    monkeypatch.setattr("beam_datasets.files.glob.file_systems", lambda: systems)
+    if sets_options:
+        assert _match_by_beam("s3://b/options/*") == ["found"]
+    else:
+        with pytest.raises(ValueError, match="AccessDenied"):
+            _match_by_beam("s3://b/options/*")
+    assert len(calls) == sets_options
 
 
 @pytest.mark.parametrize("folder", ["", "/x", "/x/y", "/other"])

@@ -125,6 +125,17 @@ def test_a_value_in_two_folders(files):
     assert [row["y"] for row in files.read("csv")] == [1]
 
 
+@pytest.mark.parametrize("root", ["~/", "file://{}/"])
+def test_folders_before_the_first_wildcard_are_named_in_the_form_that_was_given(files, caplog, monkeypatch, root):
+    monkeypatch.setenv("HOME", str(files.folder))
+    files.write("y=1/x.csv", "x\n1\n")
+    pattern = f"{root.format(files.folder)}y=1"
+    publish("csv", pattern)
+    [(given, other)] = set(re.findall(r"(\S+): folders in it are no columns .* they are by '(.*)'", caplog.text))
+    assert given == pattern
+    assert publish("csv", other).rows[0]["y"] == 1
+
+
 @pytest.mark.parametrize("pattern", ["y=1/k=a/*.csv", "y=1/k=a", "y=1/**", "y=1/k=a/x.csv", "y=1"])
 def test_folders_before_the_first_wildcard_are_named(files, caplog, pattern):
     """They are no columns, as in pyarrow.dataset; a pattern of the same files has them."""

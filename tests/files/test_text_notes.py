@@ -24,6 +24,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
+from beam_datasets.files.text_notes import note_on_types
 from tests.files.in_process import publish
 
 DAY = datetime.date(2024, 2, 29)
@@ -93,6 +94,12 @@ def test_the_code_of_the_note_makes_the_same_date(
     [code] = [note.split(": ")[-1].split(" makes a date")[0] for note in notes]
     found = eval(code, {"e": e, "np": np, "pd": pd, "datetime": datetime.datetime})
     assert pd.Timestamp(found) == pd.Timestamp(column[0].as_py())
+
+
+def test_the_code_of_the_note_is_not_for_dates_in_lists() -> None:
+    kinds = {"a[]/t": "date32[day]", "b": "date32[day]"}
+    assert "(e['b'].decode()) makes a date" in note_on_types("x.parquet", kinds)
+    assert "makes a date" not in note_on_types("x.parquet", {"a[]/t": "date32[day]"})
 
 
 def write_rows(tmp_path: Path, kind: str) -> str:

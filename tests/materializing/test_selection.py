@@ -152,6 +152,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"features": []}, BeamDatasetsError, "no feature of one"),
         ("one", {"filter": "nothing:keep"}, BeamDatasetsError, "cannot find module 'nothing'"),
         ("one", {"filter": "json:laods"}, BeamDatasetsError, "json does not contain 'laods'; .*Did you mean 'loads'"),
+        ("one", {"filter": "string:digits.x"}, BeamDatasetsError, "string does not contain 'x'; it has no functions"),
         ("one", {"to": "one:1.0.0"}, BeamDatasetsError, "version 1.0.0 is lower than 2.0.0"),
         ("one", {"to": "made:1.*.*"}, BeamDatasetsError, "pattern for a version"),
         ("one", {"to": "made:1.0"}, ValueError, "'made:1.0' is not a dataset name"),
