@@ -519,6 +519,20 @@ def test_a_file_that_is_missing_in_the_manual_directory(tmp_path: Path) -> None:
         ByHand(data_dir=tmp_path / "data").build(manual_dir=tmp_path, num_workers=1)
 
 
+def test_checksums_that_a_builder_does_not_use_do_not_hide_its_error(tmp_path: Path) -> None:
+    class Failing(ByHand, skip_registration=True):  # type: ignore[misc, call-arg]
+        def _split_generators(self) -> Any:
+            raise KeyError("its own")
+
+        @classmethod
+        def checksums_file(cls) -> Path:
+            return tmp_path / "checksums.tsv"
+
+    (tmp_path / "checksums.tsv").write_text("damaged")
+    with pytest.raises(KeyError, match="its own"):
+        Failing(data_dir=tmp_path / "data").build(num_workers=1)
+
+
 FILES = {"a.txt": b"a" * 10_000, "deep/er/b.txt": b"b", ".hidden": b"h", "c~": b"c"}
 
 

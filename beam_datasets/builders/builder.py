@@ -322,7 +322,8 @@ class DatasetBuilder(DeclaredVariants):
 
             raise with_key(error, self) from None
         except Exception as error:
-            (settings or self.download_settings()).check_manual_dir(error)
+            if settings := settings or self._downloads_if_taken():
+                settings.check_manual_dir(error)
             raise
         finally:
             self._downloads = previous_settings  # they are not those of a later build

@@ -208,9 +208,13 @@ def staging(run: Run) -> Iterator[None]:
     except AlreadyPublishedError as error:
         raise PathExistsError(str(error)) from None
     except StorageError as error:  # the user did not name the staging directory
-        if run.staging_dir not in str(error) or "incomplete." in run.target:
+        if run.staging_dir not in str(error):
             raise
-        raise type(error)(str(error).replace(run.staging_dir, run.target)) from error
+        renamed = error.with_message(str(error).replace(run.staging_dir, run.target))
+        renamed.errno = error.errno
+        if error.path is not None:
+            renamed.path = error.path.replace(run.staging_dir, run.target)
+        raise renamed from error
 
 
 def watching(run: Run, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:

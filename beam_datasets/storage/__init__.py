@@ -12,7 +12,6 @@ they begin with the path.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import fnmatch
 import os
 from collections.abc import Iterable, Iterator
@@ -334,20 +333,14 @@ def locked(path: PathLike) -> Iterator[None]:
     The system unlocks it if the process is killed.
 
     Raises:
-        StorageError: the file cannot be written.
+        StorageError: the file cannot be written or locked.
     """
     path = paths.normalize(path)
     while True:
         with local.open_to_lock(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                is_moved = not os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-            except FileNotFoundError:
-                is_moved = True
-            if is_moved:  # while this process waited for the lock
-                continue
-            yield
-            return
+            if local.lock(file, path):
+                yield
+                return
 
 
 def memory_map(path: PathLike) -> Buffer:

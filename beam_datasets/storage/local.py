@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import functools
 import mmap
 import os
@@ -31,18 +32,18 @@ _SMALL = 64 << 10  # bytes of a file that are read in less time than they are ma
 _SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # otherwise it is a device
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 _REASONS = {
-    errno.ENOSPC: "the disk is full ({}); nothing was kept of this file. Free some space, or write elsewhere",
-    errno.EDQUOT: "the disk is full for this user or directory, whose quota is used up ({}); nothing was kept of this "
-    "file. Free some space, raise the quota, or write elsewhere",
+    errno.ENOSPC: "the disk is full ({}){}. Free some space, or write elsewhere",
+    errno.EDQUOT: "the disk is full for this user or directory, whose quota is used up ({}){}. "
+    "Free some space, raise the quota, or write elsewhere",
     errno.EFBIG: "the file is larger than a limit of this process or of the file system ({}); nothing was kept of it. "
     "Raise the limit (`ulimit -f unlimited`), or write elsewhere",
     errno.EROFS: "the file system is mounted read-only ({}), perhaps by the system after an error of the disk. Mount "
     "it for writing, or write elsewhere",
 }
-"""Error number -> message, with the system's own in place of {}."""
+"""Error number -> message, with the system's own in place of the first {}, and the outcome in that of the second."""
 _NO_MORE_FILES = (
-    "the disk is full: it has space, but not for another file or directory, as its inodes are used up ({}); nothing "
-    "was kept of this file. Remove files of any size, or write elsewhere"
+    "the disk is full: it has space, but not for another file or directory, as its inodes are used up ({}){}. "
+    "Remove files of any size, or write elsewhere"
 )
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
@@ -120,6 +121,22 @@ def open_to_lock(path: str) -> BinaryIO:
     """
     with _naming_path(path):
         return open(path, "ab")
+
+
+def lock(file: BinaryIO, path: str) -> bool:
+    """Waits for the lock of an open file; returns whether it is still the file at this path.
+
+    Another process may have moved or removed the file while this one waited.
+
+    Raises:
+        StorageError: the file system has no locks, or the path cannot be looked at.
+    """
+    with _naming_path(path):
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+        except FileNotFoundError:
+            return False
 
 
 class LocalWriter(Writer):
@@ -232,7 +249,7 @@ def list_dir(path: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Makes the directory and those above it, even if other processes remove empty ones at the same time."""
+    """Makes the directory and those above it, even if another process removes an empty one meanwhile, once."""
     try:
         try:
             os.makedirs(path, exist_ok=True)
@@ -488,7 +505,7 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
     """
     if isinstance(error, StorageError):
         return error
-    reason = f"{consequence}{_reason(error, path)}"
+    reason = f"{consequence}{_reason(error, path, '' if consequence else '; nothing was kept of this file')}"
     storage_error = StorageError(reason, path=path)
     if isinstance(error, FileNotFoundError):
         storage_error = PathNotFoundError(f"{consequence}the file or directory does not exist", path=path)
@@ -502,20 +519,26 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
     return storage_error
 
 
-def _can_add_files(path: str) -> bool:
-    """Returns False if the file system of a path has space, but no inode left; some file systems do not count them."""
+def _lacks_only_inodes(path: str) -> bool:
+    """Returns whether the file system of a path has free space but no free inode; False if it does not count inodes."""
     directory = path
     while directory != (parent := os.path.dirname(directory)):
         directory = parent
-        with contextlib.suppress(OSError):  # which does not exist, or has gone
+        with contextlib.suppress(OSError):  # this parent does not exist
             usage = os.statvfs(directory)
-            return usage.f_favail > 0 or usage.f_files == 0 or usage.f_bavail == 0
-    return True
+            return usage.f_favail == 0 and usage.f_files > 0 and usage.f_bavail > 0
+    return False
 
 
-def _reason(error: OSError, path: str) -> str:
-    """Returns the reason of an error of the operating system at a path, with advice about a disk or a limit."""
+def _reason(error: OSError, path: str, outcome: str) -> str:
+    """Returns the reason of an error of the operating system at a path, with advice about a disk or a limit.
+
+    Args:
+        error: the error of the system.
+        path: the file or directory.
+        outcome: text after the reason of a full disk.
+    """
     template = _REASONS.get(error.errno or 0, "{}")
-    if error.errno == errno.ENOSPC and not _can_add_files(path):
+    if error.errno == errno.ENOSPC and _lacks_only_inodes(path):
         template = _NO_MORE_FILES
-    return template.format(error.strerror or str(error))
+    return template.format(error.strerror or str(error), outcome)

@@ -1,8 +1,10 @@
 """An export as a whole: what is refused before it begins, how it becomes visible, what it says of itself."""
 
 import contextlib
+import errno
 import functools
 import json
+import os
 import shutil
 import sys
 import tracemalloc
@@ -128,6 +130,27 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
         "_export.json",
         *(f"train-{shard:05d}-of-00003.parquet" for shard in range(3)),
     ]
+
+
+@pytest.mark.parametrize("name", ["out", "incomplete.out"])
+def test_the_error_of_a_full_disk_names_the_place_that_was_given(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    plan = plan_export(INTER, tmp_path / name, num_shards=1)
+    run = plan.new_run("")
+
+    def write() -> None:
+        with staging(run):
+            monkeypatch.setattr(os, "replace", fail)
+            storage.write_bytes(storage.join(run.staging_dir, "a"), b"x")
+
+    with pytest.raises(errors.StorageError, match=f"^{tmp_path}/{name}/.*the disk is full") as error:
+        write()
+    assert error.value.errno == errno.ENOSPC
+    assert error.value.path == f"{tmp_path}/{name}/a"
 
 
 @pytest.fixture(params=["local", "objects"])

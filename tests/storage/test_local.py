@@ -236,6 +236,19 @@ def test_the_directory_that_cannot_be_made_is_named(tmp_path):
         assert str(error.value) == f"{named}: this directory cannot be made: {why}"
 
 
+@pytest.mark.parametrize("inodes", [0, 1])
+def test_a_directory_on_a_full_disk_is_not_called_a_file(tmp_path, monkeypatch, inodes):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=9, f_favail=inodes, f_bavail=7))
+    monkeypatch.setattr(os, "mkdir", fail)
+    with raises_with(StorageError, path=str(tmp_path / "a")) as error:
+        storage.make_dirs(tmp_path / "a")
+    assert "this directory cannot be made: the disk is full" in str(error.value)
+    assert "this file" not in str(error.value)
+
+
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     """A limit of the file size stands for the full disk: both fail in the middle of a write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -270,6 +283,22 @@ def test_an_error_of_a_disk_has_its_advice(tmp_path, monkeypatch, number, advice
         storage.write_bytes(tmp_path / "a", b"x")
     assert error.value.errno == number
     assert "this user (" not in str(error.value)
+
+
+@pytest.mark.parametrize("module, call, number", [(fcntl, "flock", errno.ENOLCK), (os, "samestat", errno.EIO)])
+def test_a_file_that_cannot_be_locked_is_named(tmp_path, monkeypatch, module, call, number):
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module if module is fcntl else os.path, call, fail)
+    with raises_with(StorageError, path=str(tmp_path / "a")) as error, storage.locked(tmp_path / "a"):
+        raise AssertionError
+    assert error.value.errno == number
+
+
+def test_an_error_below_a_lock_is_not_that_of_its_file(tmp_path):
+    with pytest.raises(OSError, match="^x$"), storage.locked(tmp_path / "a"):
+        raise OSError("x")
 
 
 @pytest.mark.parametrize("is_used_up", [True, False])
