@@ -163,12 +163,12 @@ class Audio(Leaf):
         self._check_info(sound.info, name, path)
         channels = self._channels
         if not may_mix and channels not in (None, sound.info.channels):
-            expected, number = f"{channels} channels, as the feature has", sound.info.channels
+            expected, num_channels = f"{channels} channels, as in the feature", sound.info.channels
             raise FeatureValueError(
-                f"{name}: expected {expected}, got {number}",
+                f"{name}: expected {expected}, got {num_channels}",
                 expected=expected,
-                got=f"{number}",
-                advice=f"Mix them first, or give the feature shape=(None, {number})",
+                got=f"{num_channels}",
+                advice=f"Mix them first, or give the feature shape=(None, {num_channels})",
                 feature=path,
             )
         return sound
@@ -186,7 +186,7 @@ class Audio(Leaf):
         """
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
-            expected = f"{self.file_format!r}, as the feature's file_format is"
+            expected = f"{self.file_format!r}, the feature's file_format"
             raise FeatureValueError(
                 f"{name}: expected {expected}, got {info.kind}",
                 expected=expected,
@@ -195,7 +195,7 @@ class Audio(Leaf):
                 feature=path,
             )
         if self.sample_rate and info.sample_rate != self.sample_rate:
-            expected = f"{self.sample_rate} samples a second, as the feature's sample_rate is"
+            expected = f"{self.sample_rate} samples a second, the feature's sample_rate"
             raise FeatureValueError(
                 f"{name}: expected {expected}, got {info.sample_rate}",
                 expected=expected,
@@ -243,6 +243,9 @@ class Audio(Leaf):
         Args:
             data: the stored file.
             path: the feature, for errors.
+
+        Raises:
+            FeatureValueError: the file is damaged, or does not fit the dtype or the shape of the feature.
         """
         try:
             sound = read_sound(data)

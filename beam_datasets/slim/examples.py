@@ -105,7 +105,12 @@ class FixedLen(_Checked):
         _ = self._default_array  # validates it
 
     def parse(self, key: str, feature: Any) -> Any:
-        """Returns the value of a Feature message, of the feature's shape."""
+        """Returns the value of a Feature message, of the feature's shape.
+
+        Raises:
+            FeatureKeyError: it is absent, and there is no default.
+            FeatureValueError: its list is of another kind, or has another number of values.
+        """
         values = _read_list(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
@@ -148,7 +153,12 @@ class FixedLenSequence(_Checked):
     allow_missing: bool = False
 
     def parse_steps(self, key: str, steps: Steps | None) -> NDArray[Any]:
-        """Returns the values of all time steps, of shape (time, *shape)."""
+        """Returns the values of all time steps, of shape (time, *shape).
+
+        Raises:
+            FeatureKeyError: the sequence is absent, and `allow_missing` is False.
+            FeatureValueError: the list of a time step is of another kind, or has another number of values.
+        """
         if steps is None and not self.allow_missing:
             raise FeatureKeyError(
                 expected="a sequence, as allow_missing is False", got="a record without it", feature=key
@@ -359,7 +369,7 @@ def _check_num_values(key: str, owner: str, count: int, shape: Sequence[int]) ->
     """
     if count != math.prod(shape):
         raise FeatureValueError(
-            expected=f"{math.prod(shape)} values, as the shape {shape} has",
+            expected=f"{math.prod(shape)} values for the shape {shape}",
             got=f"{count} in {owner}",
             advice="If their number varies, give a VarLen",
             feature=key,

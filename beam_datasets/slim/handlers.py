@@ -239,11 +239,13 @@ class SparseTensor(ItemHandler):
         name = self.keys[0]
         if len(values) != len(indices):
             raise FeatureValueError(
-                expected=f"as many values as {name} has, {len(indices)}", got=f"{len(values)}", feature=self.keys[1]
+                expected=f"{len(indices)} values, one for each index in {name}",
+                got=f"{len(values)}",
+                feature=self.keys[1],
             )
         if len(shape) != indices.shape[1]:
             raise FeatureValueError(
-                expected=f"indices of {len(shape)} dimensions, as the shape {shape} has",
+                expected=f"indices of {len(shape)} dimensions for the shape {shape}",
                 got=f"{indices.shape[1]}",
                 feature=name,
             )

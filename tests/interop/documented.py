@@ -46,7 +46,7 @@ DOCUMENTED: list[tuple[str, Callable[[str, str], bool]]] = [
     ("2 for a bool is stored as True", case("test_bool_flat", "expected a bool")),
     ("bounds of a Tensor are not checked", case("test_shape_static", "outside the feature's bounds")),
     ("a missing optional value is read as", case("optional_feature_test", "here None, in TFDS")),
-    ("an audio file with other channels", case("test_number_of_channels_is_changed", "channels, as the feature has")),
+    ("an audio file with other channels", case("test_number_of_channels_is_changed", "channels, as in the feature")),
     (
         "16-bit images need OpenCV",
         case("test_cannot_decode_16_bit|test_fail_if_neither_opencv", "not raised|DID NOT RAISE"),

@@ -151,8 +151,8 @@ def test_sparse_to_dense_is_a_loop(data):
         ([1, 4], [1, 2], [4], "indices", r"shape \(4,\)", "[4]"),
         ([-1], [1], [4], "indices", r"shape \(4,\)", "[-1]"),
         ([2, 1, 2], [1, 2, 3], [4], "indices", "once", "[2] 2 times"),
-        ([1, 2], [1], [4], "values", "indices .*2", "1"),
-        ([1], [1], [4, 4], "indices", r"2 dimensions, .* shape \[4, 4\]", "1"),
+        ([1, 2], [1], [4], "values", "2 values, .* index in indices", "1"),
+        ([1], [1], [4, 4], "indices", r"2 dimensions .* shape \[4, 4\]", "1"),
     ],
 )
 def test_sparse_that_does_not_fit(indices, values, shape, feature, expected, got):
