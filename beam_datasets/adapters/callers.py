@@ -50,12 +50,12 @@ class FitLoop(NamedTuple):
 
     Attributes:
         epoch: the epoch of the loop that the iteration is for.
-        saves_read_ahead: whether its checkpoints contain the state of a loader, and count a batch as read on which it
-            has not trained yet if the loader has no length.
+        saves_read_ahead: whether its checkpoints contain the loader's state, so that, without a length, a prefetched
+            batch counts as read before it was trained on.
         has_spent_loader: whether it resumes from a checkpoint of the last batch of an epoch, and trains in `epoch`, the
             next one, on the batches that the restored loader has left: none, or those after `limit_train_batches`.
-        saves_rank_0_alone: whether all ranks restore from its checkpoints the state of the loader of rank 0, as no
-            function of the user for `on_load_checkpoint` gives each rank its own.
+        saves_rank_0_alone: whether every rank restores the state of rank 0's loader, because no hook
+            `on_load_checkpoint` gives each rank its own.
         is_resuming: whether it resumes from a checkpoint.
         resumes_longest_loader: whether it resumes from a checkpoint with the states of several loaders, and an epoch
             ends with the longest one: a `CombinedLoader` of mode `max_size`.
@@ -217,11 +217,11 @@ def is_stateful_loader() -> bool:
     return any(frame.f_code.co_filename.endswith(_STATEFUL_LOADERS) for frame in _frames())
 
 
-def find_stateless_dataset() -> str | None:
-    """Returns the class of the dataset that a StatefulDataLoader reads, if it has no state, such as a `ChainDataset`.
+def find_stateless_dataset_name() -> str | None:
+    """Returns the class name of the dataset that a StatefulDataLoader reads, if that dataset has no `state_dict`.
 
     Returns:
-        None if none reads, or if the dataset has a state.
+        The name, such as 'ChainDataset'; None if the dataset has a `state_dict`, or if no such loader is reading.
     """
     for frame in _frames():
         if frame.f_code.co_filename.endswith(_STATEFUL_LOADERS):
@@ -269,7 +269,7 @@ def find_fit_loop() -> FitLoop | None:
         path = frame.f_code.co_filename
         is_stateful |= path.endswith(_STATEFUL_LOADERS)
         if path.endswith(_COMBINED_LOADERS):
-            is_combined = True  # not in a user's function that the loop calls
+            is_combined = True  # without it, a user's function inside the loop is reading, not the loop itself
             is_longest |= getattr(frame.f_locals.get("self"), "_mode", None) == "max_size"
         if path.endswith(_EVALUATION_LOOPS):
             return None

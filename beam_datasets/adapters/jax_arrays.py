@@ -37,8 +37,8 @@ def register_tree(kind: type[dict[str, Any]]) -> None:
 
 
 @functools.cache
-def register_list(kind: type[list[Any]]) -> None:
-    """Lets the functions of JAX for trees take a subclass of list for a tree; they return lists."""
+def register_list_class(kind: type[list[Any]]) -> None:
+    """Registers a subclass of list as a JAX pytree; JAX functions return plain lists for it."""
     jax = framework("jax", needed_by="a tree", name="JAX", extra="jax")
     jax.tree_util.register_pytree_node(kind, lambda items: (tuple(items), None), lambda _, items: list(items))
 

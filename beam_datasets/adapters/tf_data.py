@@ -54,7 +54,7 @@ def as_tf_dataset(
     cardinality = _compute_cardinality(tf, dataset, state, epoch)
     num_per_transfer = _count_per_transfer(tf, dataset._steps, derived_spec)
     if num_per_transfer > 1:
-        batches = dataset._in_groups(num_per_transfer, fill)
+        batches = dataset._batch_for_framework(num_per_transfer, fill)
         tf_dataset = _build_from_generator(tf, batches, _derive_item_spec(tf, batches._steps), state, epoch).unbatch()
     else:
         filled = dataset._with_filler(fill)

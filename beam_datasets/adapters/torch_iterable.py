@@ -87,7 +87,7 @@ class Divided:
             detected_ranks: the ranks that the parent of this DataLoader worker detected; None if there are none.
             unpickled_in: the id of the process that has unpickled the dataset; None if it was not pickled.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
-            skips_end: whether a pass of a stream that starts at the end of an epoch is that of the next one.
+            skips_end: whether a stream that starts at the end of an epoch goes on with the next one.
             is_probe: whether the first pass of this DataLoader worker does not count, as its parent only looks at it.
 
         Raises:
@@ -146,7 +146,9 @@ class Divided:
         """Returns the number of items that all workers of the rank get in an epoch.
 
         The `len()` of a DataLoader is this number divided by its batch size. If several workers each make a smaller
-        last batch, this returns the number of batches times the batch size, so that the result is right.
+        last batch, this returns the number of batches times the batch size, so that the result is right. For a
+        DataLoader with workers that reads a `ChainDataset`, the first dataset returns the number of all and each other
+        one 0, because a batch may span two datasets. Under Accelerate with `split_batches`, see `count_split_items`.
 
         Raises:
             TypeError: the dataset is endless.
@@ -306,7 +308,7 @@ class Divided:
         return is_first and (self._is_probe or callers.is_probed())
 
     def _has_ended_in_epoch(self, loop: FitLoop | None) -> bool:
-        """Returns whether the pass has ended that Lightning resumes, and the epoch goes on with longer loaders.
+        """Returns whether Lightning resumes at the end of this loader's pass while longer loaders continue the epoch.
 
         A StatefulDataLoader begins the next pass after it has restored a state at the end of one. Lightning would train
         on its first items in this epoch, where an uninterrupted run has None, and not on the others in the next one.

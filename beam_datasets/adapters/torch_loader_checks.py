@@ -13,7 +13,7 @@ from beam_datasets.adapters.callers import (
     find_dividing_shard,
     find_loader,
     find_outer_divider,
-    find_stateless_dataset,
+    find_stateless_dataset_name,
     is_dispatched,
     is_state_saved_late,
     is_stateful_loader,
@@ -175,8 +175,8 @@ def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
 
 
 def warn_of_lost_state(dataset: Dataset) -> None:
-    """Logs a warning if a StatefulDataLoader reads by a dataset without a state, which begins with the first epoch."""
-    name = find_stateless_dataset()
+    """Warns if a StatefulDataLoader reads a dataset without a state: on resume, it would restart at the first epoch."""
+    name = find_stateless_dataset_name()
     if name is not None:
         LOGGER.warning(
             "%r: a StatefulDataLoader reads by %s, which has no state, so a run that resumes in a later epoch reads "

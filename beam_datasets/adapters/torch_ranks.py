@@ -68,6 +68,7 @@ def ranks_of_process() -> Ranks | None:
 
     Raises:
         MissingDependencyError: PyTorch is not installed.
+        ValueError: $RANK or $WORLD_SIZE is no integer, or out of range.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if torch.distributed.is_available() and torch.distributed.is_initialized():

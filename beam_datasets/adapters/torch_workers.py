@@ -52,7 +52,8 @@ class CallingLoader(NamedTuple):
 def inspect_calling_loader() -> CallingLoader:
     """Returns the DataLoader whose `len()` calls that of its dataset.
 
-    PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
+    PyTorch does not pass the number of workers to a dataset, so they are read from the frame of the caller's caller:
+    call it directly from `__len__`.
 
     Returns:
         One without workers and batches if the caller is not a DataLoader, nor an `IterableDatasetShard` or a
@@ -60,7 +61,7 @@ def inspect_calling_loader() -> CallingLoader:
     """
     frame: FrameType | None = sys._getframe(2)
     shard = find_dividing_shard()
-    torch_data = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
+    torch_data = sys.modules.get("torch.utils.data")  # if not imported, the caller cannot be a DataLoader
     chain: Any = None
     while torch_data is not None and frame is not None:
         caller = frame.f_locals.get("self")

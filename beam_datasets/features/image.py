@@ -151,11 +151,15 @@ class Image(Leaf):
         return pack
 
     def _checker(self, path: str) -> Callable[[bytes], object]:
-        """Returns the function that raises FeatureValueError for an unreadable image file; `path` is for errors."""
+        """Returns the function that raises FeatureValueError for a file that is unreadable or does not fit the feature.
+
+        Args:
+            path: the feature, for errors.
+        """
         decode = self.unpacker(path) if self.check == "decode" else None
 
         def check(data: bytes) -> None:
-            """Raises FeatureValueError if the content of a file is not a readable image of the feature."""
+            """Raises FeatureValueError for the content of a file that is unreadable or does not fit the feature."""
             try:
                 header = check_image(data)
                 self._check_header(header)

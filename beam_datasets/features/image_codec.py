@@ -117,7 +117,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
 
 
 def _problem(data: bytes, error: Exception) -> str:
-    """Returns why an image file cannot be decoded, in the words in which a build and `verify` say it if they know.
+    """Returns why an image cannot be decoded: the text of `check_image`, as in a build and `verify`, if it finds it.
 
     Args:
         data: the content of the file.
@@ -129,8 +129,8 @@ def _problem(data: bytes, error: Exception) -> str:
     if data[:8] == PNG_PREFIX or data[:3] == JPEG_PREFIX:
         try:
             check_image(data)
-        except InputError as found:
-            return str(found)
+        except InputError as check_error:
+            return str(check_error)
     return reason(error)
 
 
@@ -183,7 +183,7 @@ def _decode_png(data: bytes) -> NDArray[Any]:
         ValueError: the file is truncated.
         InputError: it is too small for the number of pixels in its header.
     """
-    if not data.endswith(_PNG_END) and _PNG_END not in data:
+    if not data.endswith(_PNG_END) and _PNG_END not in data:  # endswith first: the search is O(n)
         raise ValueError("truncated file")
     width, height, bits = _PNG_HEADER.unpack_from(data)
     if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them

@@ -150,9 +150,10 @@ class Leaf(FeatureConnector):
         return encode if rank else encode_one
 
     def decoder(self, name: str, rank: int = 0) -> DecodeLists:
-        """Returns the function from the lists of a record to one value, an array (rank 1) or a RaggedArray (rank > 1).
+        """Returns the function from the lists of a record to the value of the feature.
 
-        Items are in a list instead of an array if the feature does not fix their shape, also if their shapes are equal.
+        That is one value (rank 0), the items of a sequence as an array (rank 1), or a RaggedArray (rank > 1). If the
+        feature does not fix the items' shape, they are in a list, even if their shapes are equal.
         """
         codec, get_missing_value = self.codec(name), self.missing_value_getter(name)
         stored, unpack, unpack_many = self.own_lists(name, rank), codec.unpack, codec.unpack_many

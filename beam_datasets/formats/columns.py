@@ -25,7 +25,7 @@ ANY, PADDED = -1, -2
 """Values of `num_values`: any number of values; any number, padded with zeros to the length of the longest list."""
 
 _MAX_VALUES = 2**31 - 1  # of a group that the native module parses
-_MANY = 16  # numbers of a list, from which on an array is faster than a list of Python
+_MIN_ARRAY_VALUES = 16  # of a list, from which on an array is faster than a list of Python
 _KINDS_BY_NUMBER = {number: kind for kind, number in KINDS.items()}
 
 Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
@@ -187,23 +187,24 @@ def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[A
     lists = [None if message is None else read_list(message) for message in messages]
     for i, values in enumerate(lists):
         count = 0 if values is None else len(values)
-        if not count or (count != num_values and num_values >= 0):  # no other kind of list has values
+        # a list with values is of the right kind; others may be empty or another member of the oneof
+        if not count or (count != num_values and num_values >= 0):
             lists[i] = _check_list(group, name, messages[i], values)
     return lists
 
 
-def _has_few_numbers(group: FeatureGroup) -> bool:
-    """Returns whether each list has a fixed count of less than 16 numbers; a list is then faster than an array."""
-    return 0 < group.num_values < _MANY
+def _has_short_lists(group: FeatureGroup) -> bool:
+    """Returns whether each list has a fixed count, above 0, of fewer than `_MIN_ARRAY_VALUES` values."""
+    return 0 < group.num_values < _MIN_ARRAY_VALUES
 
 
 def _list_reader(group: FeatureGroup) -> Callable[[Any], Any]:
     """Returns the function from a Feature message to its list of the group's kind, which is empty if it has none.
 
-    The list is a repeated field of protobuf, or an array of numbers unless the group `_has_few_numbers`.
+    The list is a repeated field of protobuf, or an array of numbers unless the group `_has_short_lists`.
     """
     get_list = operator.attrgetter(f"{_KINDS_BY_NUMBER[group.kind]}_list.value")
-    if group.kind == KINDS["bytes"] or _has_few_numbers(group):
+    if group.kind == KINDS["bytes"] or _has_short_lists(group):
         return get_list
     if group.kind == KINDS["int64"]:
         return lambda feature: np.array(get_list(feature)[:], np.int64)  # a slice is faster than iteration
@@ -258,7 +259,7 @@ def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> An
             padding.
     """
     is_bytes, dtype = group.kind == KINDS["bytes"], np.float32 if group.kind == KINDS["float"] else np.int64
-    if is_bytes or _has_few_numbers(group):
+    if is_bytes or _has_short_lists(group):
         filler = None if is_bytes else 0
         if group.num_values == 1:
             values = [items[0] if items else filler for items in lists]

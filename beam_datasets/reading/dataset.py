@@ -272,7 +272,7 @@ class Dataset(ReadPlan, Frameworks):
             operation = operation.in_blocks(size)
         return self._with(Batches(operation, size, drop), (step,))
 
-    def _in_groups(self, size: int, fill: Any) -> Dataset:
+    def _batch_for_framework(self, size: int, fill: Any) -> Dataset:
         """Returns the dataset in batches of `size`, without padding, for a framework; see `_with_filler`.
 
         A preceding `shard()` keeps its default blocks; with `batch()` they would become the batches.

@@ -10,19 +10,19 @@ from beam_datasets.arguments import shown
 
 
 class ExampleList(list[Any]):
-    """Examples at a slice, indices or a mask. Names of features, and methods of a dataset, say what to write."""
+    """A list of examples; wrong uses of it as a dataset raise errors that say what to write."""
 
     @classmethod
     def of(cls, examples: Iterable[Any]) -> ExampleList:
-        """Returns the list of examples, which is a tree for JAX as other lists are, if JAX is imported."""
+        """Returns the list of examples; a pytree for JAX, as other lists, once one was made after `import jax`."""
         if "jax" in sys.modules:
-            from beam_datasets.adapters.jax_arrays import register_list
+            from beam_datasets.adapters.jax_arrays import register_list_class
 
-            register_list(cls)
+            register_list_class(cls)
         return cls(examples)
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns the example at an index, or the list of those at a slice.
+        """Returns the example at an index. A slice gives a plain list.
 
         Raises:
             TypeError: the index is something else, such as the name of a feature.

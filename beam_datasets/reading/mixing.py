@@ -147,9 +147,10 @@ def _fingerprint_of(source: MixSource) -> dict[str, str]:
 
 
 def _merge_identities(sources: Sequence[MixSource], fingerprints: Sequence[Mapping[str, str]]) -> Identity:
-    """Returns the data that a mixture reads, for fingerprints: those of its sources, joined; `digest` identifies all.
+    """Returns the identity of a mixture for fingerprints: its sources' identities, joined.
 
-    For sources of the datasets 'a' and 'b', `dataset` is 'a + b', and an option of `read_config` is '0.cycle'.
+    For sources of the datasets 'a' and 'b', `dataset` is 'a + b'; `digest` is that of all their fingerprints. Options
+    of `read_config` get the source's index, as in '0.cycle'.
 
     Args:
         sources: the sources of the mixture.

@@ -103,7 +103,6 @@ class ReadOnlyBuilder:
             MetadataError: a file is damaged, or needs another version of this library.
         """
         self._dir = storage.normalize(dataset_dir)
-        self.manifest: Manifest | None = None  # while it is read
         self.manifest = self._read_manifest()
         text = self._read_metadata_file(INFO_FILE)
         if text is None:
@@ -477,6 +476,8 @@ def builder_from_directory(path: PathLike, *, storage_options: Options = None) -
     Raises:
         DatasetNotFoundError: the directory is not a published version.
         MetadataError: its metadata are damaged, or need another version of this library.
+        StorageError: the store cannot be read, or has no such option.
+        ValueError: options are given for a local path.
     """
     return ReadOnlyBuilder(storage.with_options(path, storage_options))
 
@@ -492,6 +493,8 @@ def open_published(name_or_dir: PathLike, data_dir: DataDir = None, storage_opti
 
     Raises:
         DatasetNotFoundError: the version does not exist, and the message lists what exists; or the name is invalid.
+        MetadataError: its metadata are damaged, or need another version of this library.
+        StorageError: the store cannot be read, or has no such option.
         ValueError: options are given for a local path.
     """
     return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
@@ -604,6 +607,7 @@ def load(
     Raises:
         DatasetNotFoundError: the dataset, config or version does not exist; the message lists what exists.
         SplitError: the split expression is invalid, or does not fit the dataset.
+        StorageError: the store cannot be read, or has no such option.
         ValueError: another argument is invalid; TypeError if it has another type.
     """
     with_info = boolean("with_info", with_info)

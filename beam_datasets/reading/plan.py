@@ -113,6 +113,10 @@ class ReadPlan:
         """Returns the dataset with missing values replaced, as frameworks need it; see `append_filler`.
 
         Logs a warning of default integers; see `warn_of_default_fill`.
+
+        Args:
+            fill: the replacements; see `Dataset.batch`.
+            arrays: single numbers of this dtype become arrays of shape (); None if no numbers do.
         """
         steps = append_filler(self._steps, fill, arrays)
         warn_of_default_fill(steps)

@@ -354,7 +354,7 @@ def test_groups_that_a_framework_asks_for_leave_the_division(builder: Any) -> No
         shard = builder.as_dataset("train").shard(worker, 3)
         whole = [int(example["id"]) for example in shard]
         for size in (5, 64):
-            grouped = shard._in_groups(size, None)
+            grouped = shard._batch_for_framework(size, None)
             assert [number for group in grouped for number in group["id"].tolist()] == whole
             iterator = iter(grouped)
             first = next(iterator)["id"].tolist()

@@ -442,7 +442,7 @@ def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
         return build_fill(None, fill, is_mapped=is_mapped)
     has_decoders = isinstance(first, Decode) and first.decoders is not None
     fill_values = build_fill(first.decoded_features, fill, is_mapped=is_mapped or has_decoders)
-    return replace(fill_values, defaults=()) if is_mapped else fill_values  # which functions may have replaced
+    return replace(fill_values, defaults=()) if is_mapped else fill_values  # functions may have replaced the defaults
 
 
 def batch_of(

@@ -309,7 +309,7 @@ class ShardPool:
         return shard
 
     def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
-        """Returns the function from the file name of a shard of these runs to the one in `tfds_id`, without folders."""
+        """Returns the function from a shard's file name to the name that `tfds_id` shows, without folders."""
         del instructions  # names in one directory differ
         return storage.basename
 
