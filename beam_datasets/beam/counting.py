@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 
 from beam_datasets.beam.encode import COUNTS
 from beam_datasets.engines.engine import Transport
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle import histogram as histograms
-from beam_datasets.shuffle.blocks import AnyBlock
+from beam_datasets.shuffle.blocks import KEY_BYTES, AnyBlock
 from beam_datasets.shuffle.histogram import Histogram
 from beam_datasets.shuffle.unique_keys import merge_unique, num_buckets, split_by_key
 
@@ -148,8 +149,15 @@ def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
 def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
     """Returns (split, histogram of a bucket in which each key counts once); see `shuffle.unique_keys.merge_unique`.
 
+    The counter `ignored_duplicates/SPLIT` gets the number of the other examples.
+
     Args:
         key: (split, bucket).
         parts: (keys, framed sizes) of the bucket from all blocks.
     """
-    return key[0], merge_unique(parts)
+    split, parts = key[0], list(parts)
+    counts = merge_unique(parts)
+    num_ignored = sum(len(keys) for keys, _ in parts) // KEY_BYTES - counts.total
+    if num_ignored:
+        Metrics.counter("ignored_duplicates", split).inc(num_ignored)
+    return split, counts

@@ -132,6 +132,15 @@ def test_the_report_counts_processes_that_encode_only(tmp_path, options):
     assert report["core_hours"] * 3600 >= 1.6, "one process writes the shard, and one publishes"
 
 
+def test_ignored_duplicates_are_counted(tmp_path):
+    """The examples left out are those that are missing in the split."""
+    numbers = [0, 1, 1, 2, 5, 5, 5]
+    counters = {}
+    builder = Made([(n, {"n": i}) for i, n in enumerate(numbers)], True, data_dir=tmp_path)
+    builder.build(num_workers=1, ignore_duplicates=True, counters=counters.update)
+    assert counters == {"ignored_duplicates/train": len(numbers) - len(builder.as_dataset("train"))}
+
+
 def test_the_report_counts_processes_that_merge_only(tmp_path, monkeypatch):
     finish = routing._Merge.finish_bundle
 
