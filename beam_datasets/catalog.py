@@ -203,7 +203,7 @@ def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, Versio
 
 
 def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
-    """Returns a sentence about the version that a bare name means, if one above this is published; '' otherwise.
+    """Returns advice to ask for a version explicitly, if higher ones are published beside it; '' otherwise.
 
     Args:
         label: name of the dataset without a version, such as 'digits' or 'digits/small'.
@@ -306,7 +306,9 @@ def find_published(
 
 
 def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
-    """Returns the rule that selects the version in `directory` for a name without one; '' for other names.
+    """Returns the rule that selects the version in `directory` for a name without one.
+
+    It is '' for other names, or if the version is the only published one and no builder decides.
 
     >>> version_rule("digits:1.0.0", "/data/digits/1.0.0")
     ''
@@ -430,11 +432,13 @@ def explain_unpublished(directory: str) -> str:
 
 
 def _versions_below(folder: str, depth: int = 2) -> list[str]:
-    """Returns the paths of the versions in the subdirectories of a folder, relative to it.
+    """Returns the paths of the versions in the first `_MAX_SUBDIRS` subdirectories of a folder, relative to it.
+
+    Configs are searched only on local disks, in datasets without versions.
 
     Args:
         folder: a directory of datasets or of configs.
-        depth: 2 for the versions of datasets and of their configs, 1 for those of datasets or configs.
+        depth: 1 searches the subdirectories, 2 also theirs.
     """
     paths: list[str] = []
     for name in _subdirs(folder)[:_MAX_SUBDIRS]:
@@ -447,7 +451,10 @@ def _versions_below(folder: str, depth: int = 2) -> list[str]:
 
 
 def versions_near(directory: str) -> str:
-    """Returns a sentence for an error about the versions in a directory or beside it; '' if there are none."""
+    """Returns a sentence for an error about the versions in a directory or beside it.
+
+    It is '' if there are none, or they cannot be listed.
+    """
     try:
         for folder in (directory, storage.dirname(directory) or "."):
             versions = [str(version) for version in versions_in(folder)]

@@ -90,7 +90,7 @@ class Export(beam.PTransform):
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        """Checks that the workers reach all places, and builds the flow."""
+        """Checks that workers can access all directories, and adds the transforms."""
         engine = engines.engine_at_start(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
         return _write_files(begin, self._plan, replace(self._plan.new_run(engine.name), is_reserved=False))
@@ -128,7 +128,7 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
 
 
 def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan, publishing_run: Run) -> beam.PCollection:
-    """Writes the files, and puts them in their place."""
+    """Adds the writing of the files and their publication; returns the PCollection with the directory."""
     start = begin | "Plan" >> beam.Create([plan], reshuffle=False)
     write = RunTasks(ExportPlan.shards, _write_shard, publishing_run.staging_dir, task_type=tuple[str, int])
     return start | "Finish" >> beam.Map(finish, publishing_run, beam.pvalue.AsList(start | "Write" >> write))

@@ -127,7 +127,7 @@ class Materialize(beam.PTransform):
         )
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        """Checks that the version is free and the workers reach all places, and builds the flow."""
+        """Checks that the version is free and workers can access all directories, and adds the transforms."""
         engine = engines.engine_at_start(begin, self, self._options.shared_disk)
         publication = _announce(self._job, engine, self._options)
         publication = replace(publication, is_reserved=False)

@@ -204,6 +204,7 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
 
     Raises:
         UsageError: there is no such module, or it imports TFDS or TensorFlow, which is not installed.
+        ModuleNotFoundError: another module that it imports is missing.
     """
     modules = []
     for name in names:

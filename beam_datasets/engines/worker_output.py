@@ -211,8 +211,7 @@ class WorkerStream(io.TextIOBase):
 
         Args:
             lines: the lines, without their ends.
-            by_beam: whether Beam has written them, so that they are written to `log_descriptor`; otherwise they are
-                written to `display_descriptor`.
+            by_beam: whether the lines are Beam's, for `log_descriptor`; otherwise for `display_descriptor`.
         """
         data = "".join(f"{self._prefix}{line}\n" for line in lines if line).encode("utf-8", "backslashreplace")
         descriptor = self._log_descriptor if by_beam else self._display_descriptor

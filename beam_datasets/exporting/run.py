@@ -98,7 +98,7 @@ def plan_export(
     selection = select_examples(
         source, split, [data_dir], features=features, source_storage_options=source_storage_options, beside=target
     )
-    sharding.check_splits([one.name for one in selection.splits])
+    sharding.check_splits([split_plan.name for split_plan in selection.splits])
     for directory in selection.directories:
         if f"{target}/".startswith(f"{directory.rstrip('/')}/"):
             raise BeamDatasetsError(

@@ -153,9 +153,8 @@ class Csv(RowsBuilder):
             )
         separators = {name: self._separators(name, column) for name, column in guess.fields.items()}
         for name, warning in self._text_warnings(guess):
-            if (
-                not separators[name] and name not in self._specs and name not in self._known_types
-            ):  # those of a published version are decided
+            # the types of a published version are decided
+            if not separators[name] and name not in self._specs and name not in self._known_types:
                 log.warning(warning)
         names_by_path = {file.path: names for file, names in headers.items()}
         inference = Inference(is_text=True, numerals=self._numerals, skip_bad=self._skip_bad)
@@ -316,13 +315,13 @@ def _check_is_header(path: str, name: str, dialect: Dialect) -> None:
         dialect: its format.
 
     Raises:
-        InputError: it begins as JSON, HTML or XML does; or with `#`, and the user gives no beginning of comments.
+        InputError: it begins as JSON, HTML or XML does; or with `#`, and no comment prefix is set.
     """
     as_name = f"; if it is the name of a column, give its type: {feature_option(name, 'string')}"
     if _JSON_START.match(name):
         way = f"If the file is JSON, build it as such: `beam-datasets build jsonl`{as_name}"
     elif _MARKUP_START.match(name):
-        way = f"If the file is the error page of a server, in HTML or XML, get it again{as_name}"
+        way = f"If the file is the error page of a server, in HTML or XML, download it again{as_name}"
     elif name.startswith("#") and not dialect.comment:
         way = f"If lines that begin with # are comments, --comment '#' leaves them out{as_name}"
     else:
@@ -356,8 +355,8 @@ def check_names(names: Sequence[str], prefix: str) -> list[str]:
 def _number_of_data(names: Sequence[str]) -> str:
     """Returns a number in a header that may be a row of data; '' if it is a header.
 
-    A row of data has a decimal fraction, or begins with a nonnegative integer, such as an ID. Columns that are numbered
-    from 0 or 1, as programs do, are a header, also if others follow.
+    A row of data has a decimal fraction, or begins with a nonnegative integer, such as an ID. Two or more names that
+    count from 0 or 1, or one alone, are a header, as programs write it; other names may follow two or more.
 
     >>> [_number_of_data(names) for names in (["setosa", "5.1"], ["1", "Heat"], ["0", "1", "label"], ["total", "2019"])]
     ['5.1', '1', '', '']

@@ -294,7 +294,7 @@ def check_spec(name: str, spec: str) -> None:
     """Checks the type that a user gives for a column.
 
     Raises:
-        ValueError: it is none; if it contains `=`, which an option takes for the end of the name, with the way.
+        ValueError: it is no type. If it contains `=`, the message tells how to quote a name with `=`.
     """
     try:
         parse_field(spec)

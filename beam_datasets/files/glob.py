@@ -174,7 +174,8 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
         raise
     except Exception as error:  # each client of a store has its own classes
         scheme = folder.partition("://")[0]
-        if "Unable to get filesystem" in str(error) and scheme not in _STORES:  # which names [gcp] for any
+        if "Unable to get filesystem" in str(error) and scheme not in _STORES:
+            # Beam's error advises to install [gcp], whatever the scheme
             expected = f"a path, or a URL that begins with {', '.join(f'{each}://' for each in _STORES)}"
             way = _WAYS.get(scheme, "Copy the files to one of these, or to a disk")
             raise InputError(f"{folder}{pattern}: expected {expected}, got {scheme}://. {way}") from None

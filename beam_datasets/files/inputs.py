@@ -72,12 +72,12 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
         InputError: a pattern matches nothing.
     """
     pattern_list = [patterns] if isinstance(patterns, str) else patterns
-    found = [_files_of(absolute(pattern), hidden) for pattern in pattern_list]
+    matches = [_files_of(absolute(pattern), hidden) for pattern in pattern_list]
     # the deepest folder that contains the folders of all patterns, with its last separator
-    root = _folder_of(os.path.commonprefix([folder for folder, _ in found]))  # noqa: RUF071  # URLs have no paths
+    root = _folder_of(os.path.commonprefix([folder for folder, _ in matches]))  # noqa: RUF071  # URLs have no paths
     return sorted(
         InputFile(path[len(root) :].replace(os.sep, "/"), path, file.size, file.modified)
-        for path, file in {file.path: file for _, files in found for file in files}.items()
+        for path, file in {file.path: file for _, files in matches for file in files}.items()
     )
 
 
@@ -98,8 +98,8 @@ def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFi
     """Returns the files of one absolute pattern, and the folder that their names are relative to.
 
     Args:
-        pattern: a file, a folder, or a pattern with wildcards. A URL may be that of a folder also without a slash at
-            its end; what it is, is asked of the store.
+        pattern: a file, a folder, or a pattern with wildcards. A URL without a final slash may be a folder; the store
+            is asked.
         hidden: as in `find`.
 
     Raises:
@@ -226,7 +226,9 @@ class LineAt(NamedTuple):
 
 
 def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
-    """Returns the normalized name of an encoding, after checking it; utf-8 for utf-8-sig: each drops a byte order mark.
+    """Returns the normalized name of an encoding, after checking it.
+
+    It is 'utf-8' also for utf-8-sig, as readers drop a byte order mark in both.
 
     >>> check_encoding("U8"), check_encoding("utf_8_sig"), check_encoding("utf_16_le")
     ('utf-8', 'utf-8', 'utf-16-le')
@@ -238,7 +240,7 @@ def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
     try:
         name = codecs.lookup(encoding).name.removesuffix("-sig")
         line_end = "\n".encode(name)
-        line_end.decode(name, "surrogateescape")  # idna and others do not mark what cannot be decoded
+        line_end.decode(name, "surrogateescape")  # idna and others do not support it
     except (LookupError, UnicodeError, TypeError):  # TypeError: rot13 and others, which map text to text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
     if of_lines and line_end != b"\n":

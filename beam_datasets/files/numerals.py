@@ -54,9 +54,9 @@ class Numerals:
         return re.compile(rf"[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:{fraction}\d*)?", re.ASCII)
 
     def to_python(self, text: str) -> str | None:
-        """Returns a text with Python's separators in the place of its own; None if they are misplaced.
+        """Returns a number's text, stripped, with '.' as decimal and no thousands separators.
 
-        It does not check that the text is a number.
+        It is None if separators are misplaced. That the text is a number is not checked.
 
         >>> german = Numerals(decimal=",", thousands=".")
         >>> german.to_python("1.234,50"), german.to_python("7"), german.to_python("1.5"), Numerals(",").to_python("1.5")

@@ -64,11 +64,11 @@ def read_content(value: Any, referring_path: str) -> CheckedSound:
         ValueError: the value is something else.
         InputError: the file cannot be read, or the sound cannot be decoded.
     """
-    return _read_named(value, referring_path)[1]
+    return _read_with_path(value, referring_path)[1]
 
 
-def _read_named(value: Any, referring_path: str) -> tuple[str, CheckedSound]:
-    """Returns (path or URL of its own file, or '' for bytes; the sound); see `read_content`."""
+def _read_with_path(value: Any, referring_path: str) -> tuple[str, CheckedSound]:
+    """Returns (the sound's path or URL, '' for bytes; the sound); see `read_content`."""
     value = image_value(value)
     if isinstance(value, bytes):
         return "", checked(value)
@@ -93,7 +93,7 @@ def sound_of(value: Any, sound: SoundType, path: str, referring_path: str) -> Ch
     Raises:
         ValueError, InputError: the sound cannot be read, or has other properties.
     """
-    file, checked_sound = _read_named(value, referring_path)
+    file, checked_sound = _read_with_path(value, referring_path)
     try:
         check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
     except InputError as error:

@@ -77,28 +77,28 @@ class Tfrecord(RowsBuilder):
         observed: dict[str, ObservedValues] = {}
         total, problems = 0, list[str]()
         for file in self._all_files:
-            for place, row in self._first_rows(file, problems):
+            for location, row in self._first_rows(file, problems):
                 total += 1
                 for name, values in row.items():
-                    observed.setdefault(name, ObservedValues()).add(values, place)
+                    observed.setdefault(name, ObservedValues()).add(values, location)
         if not observed:
             raise NoExamplesError(problems[0] if problems else f"no file has a record: {self.files_text}")
         self._values = observed
         return {name: values.field(name, total, self.files_text) for name, values in sorted(observed.items())}
 
     def _first_rows(self, file: InputFile, problems: list[str]) -> Iterator[tuple[str, Example]]:
-        """Yields (place, lists) of the first records of a file, and adds what is wrong with others to the problems.
+        """Yields (location, lists) of the first usable records of a file, and appends the others' errors to `problems`.
 
         Raises:
-            InputError: something is, and --skip_bad is not given.
+            InputError: there are errors, and --skip_bad is not given.
         """
         try:
             for _, position, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
-                place = f"{file.path}{position and ', '}{position}"
+                location = f"{file.path}{position and ', '}{position}"
                 if isinstance(row, str):
-                    problems.append(f"{place}: {row}")
+                    problems.append(f"{location}: {row}")
                 else:
-                    yield place, row
+                    yield location, row
         except (InputError, CorruptRecordError) as error:
             problems.append(str(error))
         if problems and not self._skip_bad:
@@ -154,33 +154,33 @@ class ObservedValues:
     Attributes:
         kinds: kind of values -> the record that has the first of them, as errors name it.
         lengths: lengths of the lists.
-        seen: the number of lists.
+        num_lists: the number of lists.
         images: whether all bytes are images.
         labels: the distinct values that could be labels, up to about MAX_LABELS.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
     lengths: set[int] = field(default_factory=set)
-    seen: int = 0
+    num_lists: int = 0
     images: bool = True
     labels: set[str] = field(default_factory=set)
 
-    def add(self, values: Any, place: str) -> None:
+    def add(self, values: Any, location: str) -> None:
         """Adds the kind, the length and the labels of a list.
 
         Args:
             values: a list of bytes, or an array of float32 or int64.
-            place: file, byte and number of its record.
+            location: file, byte and number of its record.
         """
-        self.seen += 1
+        self.num_lists += 1
         self.lengths.add(len(values))
         if not len(values):
             return
         if isinstance(values, list):
-            self.kinds.setdefault("string", place)
+            self.kinds.setdefault("string", location)
             self.images = self.images and all(bytes(value).startswith(_IMAGES) for value in values)
         else:
-            self.kinds.setdefault(str(values.dtype), place)
+            self.kinds.setdefault(str(values.dtype), location)
         if len(self.labels) < MAX_LABELS and "float32" not in self.kinds:
             self.labels.update(map(label_of, values[:100]))
 
@@ -193,16 +193,16 @@ class ObservedValues:
             files: files that contain the values, for errors.
         """
         if len(self.kinds) != 1:
-            found = " and ".join(f"{kind} (first in {place})" for kind, place in sorted(self.kinds.items()))
-            found = found or f"only empty lists in the records of {files}"
+            contents = " and ".join(f"{kind} (first in {location})" for kind, location in sorted(self.kinds.items()))
+            contents = contents or f"only empty lists in the records of {files}"
             drop = f"leave it out by {advice(name, 'drop')}"
             ways = drop if self.kinds else f"say what they are lists of by {advice(name, 'int64[]')}, or {drop}"
-            return Field(UNKNOWN, problem=f"feature {name!r} holds {found}; {ways}")
+            return Field(UNKNOWN, problem=f"feature {name!r} holds {contents}; {ways}")
         [kind] = self.kinds
         if self.lengths == {1}:
-            is_in_all = self.seen == total
+            is_in_all = self.num_lists == total
             return Field("image" if kind == "string" and self.images and is_in_all else kind, optional=not is_in_all)
-        if len(self.lengths) == 1 and self.seen == total and kind != "string":
+        if len(self.lengths) == 1 and self.num_lists == total and kind != "string":
             return Field("tensor", item=Field(kind), shape=(*self.lengths,))
         return Field("list", item=Field(kind))
 

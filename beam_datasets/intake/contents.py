@@ -147,7 +147,9 @@ def wide_encoding(head: bytes) -> str:
 
 
 def iconv_name(encoding: str) -> str:
-    """Returns the name that the program iconv has for an encoding, of which Python's normalized name is given.
+    """Returns the name that the program iconv has for UTF-16 or UTF-32, of which Python's normalized name is given.
+
+    Other names are returned unchanged.
 
     >>> iconv_name("utf-16-le"), iconv_name("utf-16")
     ('utf-16le', 'utf-16')

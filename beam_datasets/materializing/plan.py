@@ -191,7 +191,7 @@ def plan_job(
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
         ValueError: a name cannot be parsed, or there are options of a store for a local path.
-        TypeError: `reshuffle` is not text.
+        TypeError: `source`, `split` or `reshuffle` is of another type.
     """
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     root = target_dir(catalog.root_dir(data_dir), storage_options)
@@ -207,15 +207,22 @@ def plan_job(
         source_storage_options=source_storage_options,
         beside=root,
     )
-    sharding.check_splits([one.name for one in selection.splits])
+    sharding.check_splits([split_plan.name for split_plan in selection.splits])
     info = selection.describe(to, root)
     for builder in selection.datasets:
         _check_apart(info.data_dir, builder)
     inputs_of = selection.source.dataset_dir if split is None and selection.lineage.filter is None else None
     job = Job(
-        info, selection.splits, sharding, selection.lineage, selection.transform, selection.directories, inputs_of
+        info=info,
+        splits=selection.splits,
+        sharding=sharding,
+        lineage=selection.lineage,
+        transform=selection.transform,
+        sources=selection.directories,
+        inputs_of=inputs_of,
     )
-    for name, repeats in job.repeats.items() if refuse_repeats else ():
+    if refuse_repeats and job.repeats:
+        name, repeats = next(iter(job.repeats.items()))
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job
 
@@ -288,13 +295,13 @@ def select_examples(
 
     Raises:
         BeamDatasetsError: it cannot be done; the message says why.
-        TypeError: `source` or `reshuffle` is of another type.
+        TypeError: `source`, `split` or `reshuffle` is of another type.
     """
     _check_source(source)
     _check_salt(reshuffle)
     opened_sources = Sources(roots, dict(sources or {}), source_storage_options, beside)
-    first = opened_sources.opened[opened_sources.open(source)]
-    selected = select_splits(named_splits(split, first), opened_sources)
+    source_builder = opened_sources.opened[opened_sources.open(source)]
+    selected = select_splits(named_splits(split, source_builder), opened_sources)
     builders = tuple(opened_sources.opened)
     feature_names = None if features is None else names_of(features, builders[0].info.features)
     trees = [kept_features(builder, feature_names) for builder in builders]
@@ -312,12 +319,12 @@ def select_examples(
     criteria += [] if filter_function is None else [filter_function.name]
     lineage = Lineage(
         tuple(map(described, builders)),
-        {one.name: _split_lineage(one, reshuffle) for one in selected},
+        {split_plan.name: _split_lineage(split_plan, reshuffle) for split_plan in selected},
         " and ".join(criteria) or None,
         None if feature_names is None else tuple(feature_names),
         reshuffle,
     )
-    return Selection(first, builders, selected, trees[0], transform, lineage)
+    return Selection(source_builder, builders, selected, trees[0], transform, lineage)
 
 
 def _check_salt(reshuffle: object) -> None:

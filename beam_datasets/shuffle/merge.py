@@ -170,8 +170,8 @@ class Merge:
         """Yields the framed records in order, as lists of buffers to be written one after the other.
 
         Args:
-            chunk_bytes: bytes of records that are read before the first of them is yielded, about; None for what
-                `read_size` chooses for the number of blocks and their bytes.
+            chunk_bytes: approximate bytes of the records of a chunk, which is read before its first record is yielded;
+                None to choose it from the number of blocks and bytes.
         """
         sizes = self.sizes[self.order]
         if chunk_bytes is None:

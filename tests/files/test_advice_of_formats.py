@@ -110,7 +110,7 @@ def test_the_error_page_of_a_server(text, tmp_path):
     path = write(tmp_path, "a.csv", text)
     problem = refused("csv", path)
     assert "a.csv: expected a header, got '<" in problem
-    assert "get it again" in problem
+    assert "download it again" in problem
     names = [value for option, value in advised(problem) if option == "--feature"]
     assert len(names) == 1
     assert [len(rows("csv", path, "--feature", name)) for name in names] == [text.count("\n") - 1] * len(names)
