@@ -72,11 +72,12 @@ published.
         ),
         Flag(
             "--take_changed",
-            "with a builder of files: also append known files that have changed since the published version was built",
+            "with a builder of files: also append files of the published version that have changed since it was built",
         ),
         Flag(
             "--compare_checksums",
-            "with a builder of files: compare the checksums of all known files, even if size and time are the same",
+            "with a builder of files: compare the checksums of all files of the published version, even if their size "
+            "and time are the same",
         ),
         Flag("--new_splits", "add splits that the published version does not have; without it, they are an error"),
         Option(

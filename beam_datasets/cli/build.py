@@ -115,6 +115,9 @@ Without --runner, the pipeline runs on this machine with one worker process per 
                 type=whole_number,
             ),
             Flag("--ignore_duplicates", "keep one example per key; without it, repeated keys are an error"),
+        ),
+        Group(
+            "downloads",
             Option(
                 "--download_dir",
                 "DIR",

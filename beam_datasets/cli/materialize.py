@@ -77,7 +77,7 @@ SOURCE is name[/config][:version], or the directory of a version, including vers
         Option(
             "--filter",
             "MODULE:FUNCTION",
-            "keep the examples for which this function returns True; or path/to/file.py:FUNCTION",
+            "keep the examples for which a function returns True: MODULE:FUNCTION or path/to/file.py:FUNCTION",
         ),
         Option(
             "--where",

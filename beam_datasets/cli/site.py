@@ -65,9 +65,7 @@ Statistics and changes are computed only once: statistics are saved beside the d
             "URL at which the pages will be published; search engines and tools that read the site need it",
         ),
         Flag("--no_statistics", "do not compute statistics; show only saved ones"),
-        Flag(
-            "--no_changes", "do not compare versions, which reads all examples; show only comparisons of earlier runs"
-        ),
+        Flag("--no_changes", "do not compare versions (a comparison reads all examples); show only saved comparisons"),
         STORAGE_OPTIONS,
     ),
     example="DATA_DIR --to DIR",

@@ -38,7 +38,7 @@ COMMAND = Command(
 Reads a complete published dataset and compares it with the published checksums. Reports damage with file, byte and
 record, and the lost examples. Changes nothing without --repair.
 
-The exit code is 0 if there are no findings, and 1 otherwise; with --repair, if none remain.""",
+The exit code is 0 if there are no findings (with --repair: if none remain), and 1 otherwise.""",
     (
         *DATASET,
         Flag("--decode", "also decode each record, including images; much slower"),
