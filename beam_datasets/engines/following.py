@@ -56,6 +56,7 @@ class Follower:
     _last_progress: tuple[Progress, float] | None = None  # with the time at which it was measured
     _changed_at: float = 0.0
     _started: float = 0.0  # see `JobStatus.started`
+    _is_first_look: bool = True
     _has_failed_to_save: bool = False
 
     @property
@@ -86,7 +87,11 @@ class Follower:
                 self._print_sometimes(f"the progress is unknown ({type(error).__name__}: {error})")
 
     def look(self) -> None:
-        """Requests the status once; prints new failures, and a line if the job changed or 30 s have passed."""
+        """Requests the status once; prints new failures, and a line if the job changed or 30 s have passed.
+
+        Saves the status with each line, at the first look, and with each new failure: a short job may then publish.
+        """
+        num_failures = len(self.failures)
         try:
             status = self.status()
         except EngineError as error:
@@ -96,11 +101,15 @@ class Follower:
             self._report_restarts(status)
         silent = time.monotonic() - self._printed_at
         is_changed = (status and status.stages) != (self._last_status and self._last_status.stages)
-        if silent >= LINE_SECONDS or (is_changed and silent >= PAUSE_SECONDS):
+        is_line_due = silent >= LINE_SECONDS or (is_changed and silent >= PAUSE_SECONDS)
+        if not (is_line_due or self._is_first_look or len(self.failures) > num_failures):
+            return
+        self._is_first_look = False
+        progress = self._measure()
+        if is_line_due:
             self._last_status = status
-            progress = self._measure()
             self._print(self._line(status, progress))
-            self._save_status(status, progress)
+        self._save_status(status, progress)
 
     def _report_restarts(self, status: JobStatus) -> None:
         """Prints and stores the failures since the last status: of parts of the job, and of its JobManager."""

@@ -138,6 +138,18 @@ def test_programs_read_the_same_in_a_file(job: Job) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+def test_the_file_of_a_short_job_has_its_name_and_its_restarts(job: Job) -> None:
+    """The job reads it when it publishes, which may be before the first line is due."""
+    job.spill()
+    assert job.run.spill_dir is not None
+    path = Path(job.run.spill_dir, "progress.json")
+    assert job.look(0.2) == ""
+    assert json.loads(path.read_text())["job"] == "rows-1-0-0-job"
+    job.status = status("Encode train", failures=(LOST,))
+    job.look(0.2)
+    assert [restart["reason"] for restart in json.loads(path.read_text())["restarts"]] == [LOST.reason]
+
+
 def test_a_file_that_cannot_be_written_is_reported_once(job: Job) -> None:
     job.spill("progress.json")
     assert job.run.spill_dir is not None
