@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.files.fields import SCALARS, UNKNOWN, Field, advice
+from beam_datasets.files.fields import SCALARS, UNKNOWN, Field, advice, feature_name
 from beam_datasets.files.infer import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _Column:
         fields = [kind.field(i) for i in range(kind.num_fields)]
         twice = [repr(name) for name, count in Counter(field.name for field in fields).items() if count > 1]
         if twice:
-            way = advice(path.replace("[]", ""), "drop")
+            way = advice(feature_name(path), "drop")
             return Field(
                 UNKNOWN, problem=f"column {path!r} has the fields {', '.join(twice)} twice; {way} leaves it out"
             )

@@ -21,7 +21,7 @@ import numpy as np
 
 from beam_datasets.files.arrow_times import values_of_exact_times, values_of_times, with_nulls
 from beam_datasets.files.arrow_types import FILE, is_file, is_list, tensor_shape
-from beam_datasets.files.fields import Field, advice
+from beam_datasets.files.fields import Field, advice, feature_name
 from beam_datasets.intake.int96 import EXACT_TIME
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Place:
     @property
     def is_typed(self) -> bool:
         """Whether the user has chosen the type of these values, or of a field that contains them."""
-        steps = self.path.replace("[]", "").split("/")
+        steps = feature_name(self.path).split("/")
         return any("/".join(steps[: i + 1]) in self.typed_paths for i in range(len(steps)))
 
     @property

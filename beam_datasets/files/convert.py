@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
+from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice, feature_name
 from beam_datasets.files.numerals import PYTHON, Numerals
 
 Convert = Callable[[Any], Any]
@@ -251,7 +251,7 @@ def missing_problem(field: Field, path: str) -> str:
         field: the field whose value is missing.
         path: path of the field, such as `a/b[]` for the items of list b in object a; for messages.
     """
-    drop = advice(path.replace("[]", ""), "drop")
+    drop = advice(feature_name(path), "drop")
     outer, is_inside, _ = path.partition("[]")
     text = f"{advice(outer, 'string')} stores the list as JSON text"
     if path.endswith("[]"):
@@ -608,7 +608,7 @@ def row_converter(
     ]
     texts = {name for name, each in fields.items() if each.kind == "string"} if missing is None else set()
     prefix = "column " * (missing is not None)
-    parent_path = path.replace("[]", "")
+    parent_path = feature_name(path)
     known_names = {*fields, *(name.removeprefix(parent_path) for name in dropped_paths if name.startswith(parent_path))}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:

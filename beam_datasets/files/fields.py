@@ -262,8 +262,16 @@ def paths_of(fields: Mapping[str, Field], prefix: str = "") -> Iterator[str]:
         yield from paths_of(field.fields or {}, f"{prefix}{name}/")
 
 
-_ITEMS = re.compile(r"(\[\])+$")
-_INNER_ITEMS = re.compile(r"(\[\])+(?=/)")  # at the end of a step only: a name may contain [] itself
+_ITEMS = re.compile(r"(\[\])+(?=/|$)")  # at the end of a step only: a name may contain [] itself
+
+
+def feature_name(path: str) -> str:
+    """Returns the name that `--feature` takes for a path: without the `[]` that mean list items.
+
+    >>> feature_name("a[]/x[][]"), feature_name("x[]y[]/z")
+    ('a/x', 'x[]y/z')
+    """
+    return _ITEMS.sub("", path)
 
 
 def advice(path: str, kind: str) -> str:
@@ -276,8 +284,8 @@ def advice(path: str, kind: str) -> str:
     >>> advice("x[]y[][]/z", "drop")
     "--feature 'x[]y/z=drop'"
     """
-    name = _ITEMS.sub("", path)
-    return feature_option(_INNER_ITEMS.sub("", name), kind + path[len(name) :])
+    step = path.rpartition("/")[2]
+    return feature_option(feature_name(path), kind + step[len(feature_name(step)) :])
 
 
 def feature_option(name: str, spec: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives
-from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
+from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice, feature_name
 from beam_datasets.files.numerals import PYTHON, Numerals, options_for
 
 KindOf = Callable[[Any], str]
@@ -211,7 +211,7 @@ class Inference:
             inner = self.fields(guess, f"{path}/", optional=absent, inside_list=inside_list)
             inferred = Field("object", optional=absent, fields=inner)
         elif TOO_DEEP in guess.seen:
-            column = path.partition("/")[0].replace("[]", "")
+            column = feature_name(path.partition("/")[0])
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
             text = "string?" if missing and not inside_list and not self.is_text else "string"
@@ -347,5 +347,5 @@ def _conflict(guess: Guess) -> str:
 
 def _hint(path: str, text: str = "string") -> str:
     """Returns advice on the type of a field: "say what it is (--feature a=string makes text of anything, ...)"."""
-    name = path.replace("[]", "")
+    name = feature_name(path)
     return f"say what it is ({advice(name, text)} makes text of anything, {advice(name, 'drop')} leaves it out)"

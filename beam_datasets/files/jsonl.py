@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
-from beam_datasets.files.fields import Field, with_slashes
+from beam_datasets.files.fields import Field, feature_name, with_slashes
 from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.files.rows import Row
@@ -75,7 +75,7 @@ class Jsonl(RowsBuilder):
         fields = inference.fields(guess)
         given_names = with_slashes(self._specs, fields)
         for path, note in inference.notes:
-            column = path.replace("[]", "")
+            column = feature_name(path)
             if not any(column == name or column.startswith(f"{name}/") for name in given_names):
                 log.warning(note)
         return fields

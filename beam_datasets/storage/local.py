@@ -520,13 +520,17 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
 
 
 def _lacks_only_inodes(path: str) -> bool:
-    """Returns whether the file system of a path has free space but no free inode; False if it does not count inodes."""
+    """Returns whether the file system of a path has free space but no free inode; False if that is unknown."""
     directory = path
     while directory != (parent := os.path.dirname(directory)):
         directory = parent
-        with contextlib.suppress(OSError):  # this parent does not exist
+        try:
             usage = os.statvfs(directory)
-            return usage.f_favail == 0 and usage.f_files > 0 and usage.f_bavail > 0
+        except FileNotFoundError:
+            continue
+        except OSError:  # a parent may be on another disk, so it says nothing
+            return False
+        return usage.f_favail == 0 and usage.f_files > 0 and usage.f_bavail > 0
     return False
 
 

@@ -301,15 +301,13 @@ def test_lineage_and_sounds(page, url):
     assert page.locator("table").get_by_text(SCRIPT).count() > 0
 
 
-def only_in_light(page, reason):
-    """Skips a test in the dark colour scheme."""
-    if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches"):
-        pytest.skip(reason)
+in_light = pytest.mark.parametrize("context", ["light"], indirect=True)
+"""For tests of time, which colours do not take, and of the screenshots, which are light."""
 
 
+@in_light
 @pytest.mark.slow
 def test_ten_million_examples(page, large):
-    only_in_light(page, "colours take no time")
     summary_of.cache_clear()
     with explorer(Catalogue(str(large))) as url:
         for path in ("/dataset?name=many:1.0.0", "/rows?name=many:1.0.0", "/rows?name=many:1.0.0&start=9999990"):
@@ -343,9 +341,9 @@ LONGEST = """new Promise(done => {
 })"""
 
 
+@in_light
 @pytest.mark.slow
 def test_two_thousand_features(page, wide):
-    only_in_light(page, "colours take no time")
     with explorer(Catalogue(str(wide))) as url:
         name = "name=wide:1.0.0"
         two = f"/statistics?{name}&slice=train&name2=wide:1.0.0&slice2=train[:9]"
@@ -383,13 +381,13 @@ _SHORT = """document.querySelectorAll('pre, dd').forEach(
   element => element.textContent = element.textContent.replace(/\\/[^ ']*datasets0/g, 'data'))"""
 
 
+@in_light
 @pytest.mark.parametrize("name", SHOTS)
 def test_screenshots_of_the_documentation(page, context, url, name, tmp_path):
     """`BEAM_DATASETS_SCREENSHOTS=write` replaces those of docs/."""
     visit(page, url + SHOTS[name])
     page.evaluate("window.scrollTo(0, 0)")
     write = os.environ.get("BEAM_DATASETS_SCREENSHOTS") == "write"
-    only_in_light(page, "the screenshots are light")
     page.evaluate(_SHORT)
     made = (DOCS if write else tmp_path) / f"{name}.png"
     page.screenshot(path=made)

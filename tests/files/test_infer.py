@@ -72,6 +72,15 @@ def test_refused(rows, message):
         schema(rows)
 
 
+def test_brackets_in_a_name_are_part_of_it():
+    """Only those at the end of a step mean the items of a list."""
+    with pytest.raises(InputError) as caught:
+        schema([{"x[]y": [{"a[]b": [1, "c"]}]}])
+    proposed = re.search(r"--feature '(.+)=string'", str(caught.value))
+    assert proposed, caught.value
+    assert proposed[1] == "x[]y/a[]b"
+
+
 def test_csv_types():
     kind_of = TextKinds(("", "NA"))
     guess = Guess()
