@@ -38,6 +38,7 @@ class Follower:
     Attributes:
         name: name of the job.
         page: URL of the engine's page of the job.
+        log: URL of the logs of the workers; '' if the engine has none.
         status: requests the status from the engine; returns None if the engine reports no details, or has no such job.
         run: the run that the job publishes; its directories show the progress. None if the job writes no dataset.
         num_units: number of units of the source; None if it is unknown.
@@ -46,6 +47,7 @@ class Follower:
 
     name: str
     page: str
+    log: str
     status: Callable[[], JobStatus | None]
     run: Run | None = None
     num_units: int | None = None
@@ -185,7 +187,9 @@ class Follower:
         content = {
             "time": time.time(),
             "job": self.name,
+            "id": status.id if status else None,
             "page": self.page,
+            "log": self.log or None,
             "state": status.state if status else None,
             "stages": list(status.stages) if status else [],
             "restarts": [{"time": each.time, "reason": each.reason} for each in self.failures],

@@ -249,6 +249,7 @@ class _Job:
         result: Beam's result of the job.
         name: id of the job, or its name if the runner has no public id.
         page: URL or description of the place where the engine shows the job.
+        log: URL of the logs of the workers; '' if the engine has none.
         cluster: the Flink cluster that runs the job, if there is one.
         ends_here: whether this process started the engine. If such an engine does not answer, it has ended.
     """
@@ -256,6 +257,7 @@ class _Job:
     result: PipelineResult
     name: str
     page: str
+    log: str = ""
     cluster: FlinkCluster | None = None
     ends_here: bool = False
 
@@ -391,14 +393,17 @@ def _run_job(
             if starts_engine or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):
                 raise
             problem = str(error) or "interrupted"
-            job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
+            page = cluster.url if cluster else f"the page of {runner}"
+            job = _Job(None, name, page, cluster=cluster)  # type: ignore[arg-type]
             raise job.unknown(f"{problem} while it was submitted") from error
-    job = _Job(result, *_identify_job(result, name, options, cluster), cluster, starts_engine)
+    log = f"{cluster.url}/#/task-manager" if cluster else ""
+    job = _Job(result, *_identify_job(result, name, options, cluster), log, cluster, starts_engine)
     if not starts_engine and getattr(result, "has_job", True):
-        print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
+        log_note = f"; logs of the workers: {log}" if log else ""
+        print(f"{runner}: job {job.name}, {job.page}{log_note}", file=sys.stderr)
     if not wait:
         return EndedJob(result)
-    follower = Follower(job.name, job.page, job.status, run, num_units)
+    follower = Follower(job.name, job.page, job.log, job.status, run, num_units)
     with follower.active():
         try:
             _follow(job)

@@ -19,6 +19,7 @@ from beam_datasets.publishing.publication import Publication
 from beam_datasets.publishing.shard_file import WrittenShard
 
 _log = logging.getLogger(__name__)
+_ENGINE_FACTS = ("job", "id", "page", "log", "restarts", "units")  # of progress.json that still hold after the run
 
 
 def make_run_report(publication: Publication, shards: Sequence[WrittenShard], requests: storage.Requests) -> bytes:
@@ -92,7 +93,7 @@ def _format_report(report: Mapping[str, Any]) -> bytes:
 
 
 def _engine_report(publication: Publication) -> dict[str, Any]:
-    """Returns {'engine': {'job': name, 'page': URL, 'restarts': number}} of a remote job, from the launcher's file.
+    """Returns {'engine': {'job': name, ...}} of a remote job, from the launcher's file.
 
     Returns {} for other runs, and if the file is missing or damaged.
     """
@@ -100,7 +101,7 @@ def _engine_report(publication: Publication) -> dict[str, Any]:
         return {}
     try:
         progress = json.loads(storage.read_bytes(storage.join(publication.spill_dir, PROGRESS_FILE)))
-        return {"engine": {"job": progress["job"], "page": progress["page"], "restarts": progress["restarts"]}}
+        return {"engine": {name: progress[name] for name in _ENGINE_FACTS}}
     except (StorageError, ValueError, KeyError, TypeError):  # run.json is only a report
         return {}
 

@@ -46,7 +46,9 @@ class Job:
     def __init__(self, run: Run, clock: Clock, capsys: Any) -> None:
         self.status: JobStatus | Exception | None = status("Encode train")
         self.run, self.clock, self.capsys = run, clock, capsys
-        self.follower = following.Follower("rows-1-0-0-job", "http://page", self.answer, run, num_units=20)
+        self.follower = following.Follower(
+            "rows-1-0-0-job", "http://page", "http://log", self.answer, run, num_units=20
+        )
 
     def answer(self) -> JobStatus | None:
         if isinstance(self.status, Exception):
@@ -134,6 +136,7 @@ def test_programs_read_the_same_in_a_file(job: Job) -> None:
     found = json.loads(Path(job.run.spill_dir, "progress.json").read_text())
     assert found["restarts"] == [{"time": LOST.time, "reason": LOST.reason}]
     assert found["stages"] == ["Encode train"]
+    assert [found[name] for name in ("id", "page", "log")] == ["1", "http://page", "http://log"]
     expected = {"job": "rows-1-0-0-job", "examples_encoded": 1000, "units_finished": 3, "units": 20, "state": "RUNNING"}
     assert {name: found[name] for name in expected} == expected
 

@@ -56,7 +56,7 @@ def quickly(monkeypatch):
 
 
 def follow(job):
-    running._follow(running._Job(job, "job-1", "https://page", None))
+    running._follow(running._Job(job, "job-1", "https://page"))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_flink_knows_why_a_job_has_failed(monkeypatch: pytest.MonkeyPatch, known
             raise RuntimeError(f"Pipeline rows_1 failed in state FAILED: {refused}")
 
     with pytest.raises(GenerationError) as raised:
-        running._follow(running._Job(Failed(), "rows", "https://page", FlinkCluster("http://there")))
+        running._follow(running._Job(Failed(), "rows", "https://page", cluster=FlinkCluster("http://there")))
     expected = "a machine of the engine found no worker pool" if known else "RuntimeError: ConnectException: "
     assert str(raised.value).startswith(expected)
 
@@ -249,7 +249,7 @@ def test_flink_is_asked_if_the_job_server_is_lost(
 
     monkeypatch.setattr(FlinkCluster, "get", get)
     lost = ConnectionError("connection refused")
-    job = running._Job(Job([lost], [lost]), "rows", "https://page", FlinkCluster("http://there"))
+    job = running._Job(Job([lost], [lost]), "rows", "https://page", cluster=FlinkCluster("http://there"))
     expected = pytest.raises(errors.BeamDatasetsError, match=error) if error else contextlib.nullcontext()
     with expected:
         running._follow(job)
