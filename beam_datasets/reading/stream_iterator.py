@@ -15,7 +15,7 @@ from beam_datasets.reading.checkpoint import check_fingerprint
 from beam_datasets.reading.elements.links import (
     END,
     Bin,
-    Cut,
+    Counting,
     Dividing,
     Filtered,
     Grouping,
@@ -40,7 +40,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
         """Begins at the start of an epoch."""
         self._stream = stream
         self._links = stream._links
-        self._may_be_cut = stream._epochs == 0 or any(isinstance(link, Cut) for link in stream._links)
+        self._may_be_cut = stream._epochs == 0 or any(isinstance(link, Counting) for link in stream._links)
         self._reader: Any = None  # iterator over the base, while its files are open
         self._items: Iterator[Item] = iter(())
         self._begin(epoch)
@@ -122,8 +122,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
                 self._queues[number + 1].append((None, Parts(link, unit, value)))
                 return True
             else:
-                count = self._counts[number]
-                is_kept = link.start <= count and (link.stop is None or count < link.stop)
+                is_kept = link.keeps(self._counts[number])
                 if is_kept:
                     self._queues[number + 1].append((unit, value))
                 self._counts[number] += 1
@@ -174,7 +173,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
     def _is_cut(self) -> bool:
         """Returns whether no further item can pass all links."""
         return self._stream._epochs == 0 or any(
-            isinstance(link, Cut) and link.stop is not None and count >= link.stop
+            isinstance(link, Counting) and link.is_complete(count)
             for link, count in zip(self._links, self._counts)
         )
 
@@ -236,7 +235,11 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
             raise StateError(f"the state is damaged: {error}. Begin anew.") from error
 
     def _restore(self, saved_state: StreamState, state: Mapping[str, Any]) -> None:
-        """Moves to a saved position, and restores the items that links held.
+        """Moves to a saved position, and fetches the items that links held.
+
+        Args:
+            saved_state: the parsed state.
+            state: the state as it was given, from which a subclass reads further fields.
 
         Raises:
             StateError: the position is greater than the number of examples.
@@ -290,8 +293,8 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
                 items = [[(unit, self._rebuild(number, unit, values)) for unit in units] for units in link_held.bins]
                 self._bins[number] = link.restore_bins(items)
             if link_held.count:
-                if not isinstance(link, Cut):
-                    raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
+                if not isinstance(link, Counting):
+                    raise ValueError(f"expected no count before link {number}, which does not count items")
                 self._counts[number] = link_held.count
         self._rebuilt_parts = {}
 

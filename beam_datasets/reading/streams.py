@@ -18,6 +18,7 @@ from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.elements.links import (
     Batched,
+    Counting,
     Cut,
     Dividing,
     Filtered,
@@ -89,7 +90,7 @@ class Stream(metaclass=NamesForeign):
     @property
     def _is_grouped(self) -> bool:
         """Whether the items depend on the order: a link groups or counts them."""
-        return any(isinstance(link, (Grouping, Cut)) for link in self._links)
+        return any(isinstance(link, (Grouping, Counting)) for link in self._links)
 
     @property
     def _makes_batches(self) -> bool:
@@ -202,7 +203,7 @@ class Stream(metaclass=NamesForeign):
         """
         if worker_count == 1:
             return self
-        if any(isinstance(link, Cut) for link in self._links):
+        if any(isinstance(link, Counting) for link in self._links):
             raise ValueError(
                 f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, which would "
                 "each count their own items. Move them before filter(), flat_map(), batch_by_length() and pack()."

@@ -45,8 +45,25 @@ class Filtered:
     text = "filter()"
 
 
+class Counting(ABC):
+    """A link that keeps items by their number, counted from 0 at the beginning of an epoch. It is immutable."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The description of this link in a fingerprint."""
+
+    @abstractmethod
+    def keeps(self, number: int) -> bool:
+        """Returns whether the item with a number is kept."""
+
+    def is_complete(self, number: int) -> bool:
+        """Returns whether neither the item with a number nor any later item is kept."""
+        return False
+
+
 @dataclass(frozen=True)
-class Cut:
+class Cut(Counting):
     """A link that keeps the items [start, stop) of its input.
 
     Attributes:
@@ -61,6 +78,14 @@ class Cut:
     def text(self) -> str:
         """The description of this link in a fingerprint."""
         return f"[{self.start}:{'' if self.stop is None else self.stop}]"
+
+    def keeps(self, number: int) -> bool:
+        """Returns whether a number is in [start, stop)."""
+        return self.start <= number and not self.is_complete(number)
+
+    def is_complete(self, number: int) -> bool:
+        """Returns whether a number is `stop` or greater."""
+        return self.stop is not None and number >= self.stop
 
 
 class Grouping(ABC):
@@ -185,7 +210,7 @@ class FlatMapped(Dividing):
         return result
 
 
-Link: TypeAlias = "Map | Filtered | Cut | Grouping | Dividing"
+Link: TypeAlias = "Map | Filtered | Counting | Grouping | Dividing"
 
 END: Any = object()
 """The result of `Parts.next` after the last part."""
