@@ -77,7 +77,7 @@ def adopt(
     decoders: Any = None,
     **info: Unpack[InfoArguments],
 ) -> ReadOnlyBuilder:
-    """Makes a dataset of TFRecord files, and returns what reads it.
+    """Makes a dataset of TFRecord files, and returns its read-only builder.
 
     Every record is read: its checksums must be right, and it must decode. Then an index of each file,
     dataset_info.json, features.json and manifest.json are written: beside the files, or with them in a new directory.
@@ -93,13 +93,13 @@ def adopt(
         split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the files are copied to the new directory
             <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
-        decoders: decoders of some features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
+        decoders: decoders of features, as in `as_dataset`; features with `decode.SkipDecoding` are not checked.
         **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
     Raises:
-        CorruptRecordError: a file is cut off or damaged, or holds something else than tf.train.Examples.
+        CorruptRecordError: a file is truncated or damaged, or contains other records than tf.train.Examples.
         FeatureValueError: a record does not fit the features. Both name the file, the byte offset and the record.
-        InputError: a pattern matches no file, files are missing, or they are not such as can be adopted.
+        InputError: a pattern matches no file, files are missing, or they cannot be adopted.
         AlreadyPublishedError: the directory contains a dataset, or part of one.
         ValueError: a name or an argument is unusable.
     """
@@ -496,7 +496,7 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
 
 
 def _possible_templates(first: str, count: int) -> list[str]:
-    """Returns possible templates of the first file's name: the default, then those made of its own text."""
+    """Returns possible templates of the first file's name: the default, then those derived from the name itself."""
     width = max(NUM_DIGITS, len(str(count)))
     zero, total = "0" * width, f"{count:0{width}d}"
     candidates = [DEFAULT_FILENAME_TEMPLATE]

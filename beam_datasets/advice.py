@@ -160,7 +160,7 @@ def instead_of_format(use: str, name: str) -> str:
     """Returns the sentence "Use ..." for a format of files, or a dataset, of other libraries; '' if there is none.
 
     Args:
-        use: the key in `FORMATS` of what the format is for.
+        use: the purpose of the format, a key of `FORMATS`.
         name: the foreign format or dataset.
     """
     row = rows_of(FORMATS[use]).get(name.lower().replace("-", "_"))

@@ -48,7 +48,7 @@ def register(builder: BuilderClass) -> None:
     """Registers a builder class under its name.
 
     Raises:
-        ValueError: another class has this name. The same class defined anew, as in a notebook, takes its place.
+        ValueError: another class has this name. A new definition of the same class, as in a notebook, replaces it.
     """
     registered = _registered.get(builder.name)
     if registered is not None and (registered.__module__, registered.__name__) != (
@@ -168,7 +168,7 @@ def find_dataset_dir(
         version: instead of one in the name; a version, a pattern, or 'latest' for the highest of all.
 
     Raises:
-        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what there is.
+        DatasetNotFoundError: the dataset, config or version does not exist; the message lists what exists.
         ValueError: the name or the version cannot be read.
     """
     parsed_name = DatasetName.parse(name) if isinstance(name, str) else name
@@ -274,7 +274,7 @@ def warn_of_higher(builder: Any, root: str, *, stacklevel: int = 4) -> None:
 def find_published(
     name_or_dir: str | os.PathLike[str], data_dir: DataDir = None, storage_options: Options = None
 ) -> str:
-    """Returns the directory that a name or a directory means, without a look at what is in it.
+    """Returns the directory of a dataset, given its name or the directory itself, whose content is not checked.
 
     Args:
         name_or_dir: a name as `find_dataset_dir` takes it, or with '/' before the version, as in 'digits/small/1.0.0';
@@ -468,10 +468,10 @@ def versions_near(directory: str) -> str:
 
 
 def default_config(name: str, data_dir: DataDir = None) -> str | None:
-    """Returns the config that a dataset's name means without one, as its directory records; None if it does not.
+    """Returns the default config of a dataset, as recorded in its directory; None if none is recorded.
 
     Raises:
-        MetadataError: what it says is damaged.
+        MetadataError: the file of the directory is damaged.
     """
     path = storage.join(_dataset_path(root_dir(data_dir), name), CONFIG_DIR, CONFIG_FILE)
     if not storage.exists(path):

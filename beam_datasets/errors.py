@@ -1,4 +1,4 @@
-"""The exceptions of the project: a small tree, so that callers catch what they can handle.
+"""The exceptions of the project: a small tree, so that callers can catch the errors that they handle.
 
 Each class also derives from the built-in exception that a Python programmer would expect in its place,
 so `except ValueError` or `except FileNotFoundError` keep working. Programming mistakes (a wrong type of argument)
@@ -91,10 +91,10 @@ class BeamDatasetsError(Exception):
         feature: name of the feature, with dots for nested ones.
         split: name of the split.
         key: the key of the example.
-        expected: what was expected.
-        got: what was there instead.
-        outcome: what became of the run that raised it, such as 'nothing was published'.
-        advice: what to do.
+        expected: the expected content or value.
+        got: the actual content or value.
+        outcome: the result of the run that raised it, such as 'nothing was published'.
+        advice: the recommended action.
     """
 
     problem: str = ""
@@ -285,7 +285,7 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
 
 class WorkerError(BeamDatasetsError, RuntimeError):
-    """A worker process of a reader died, or raised what cannot be sent to another process."""
+    """A worker process of a reader died, or raised an exception that cannot be sent to another process."""
 
 
 class FeatureError(BeamDatasetsError):
@@ -352,7 +352,7 @@ class StateError(BeamDatasetsError, ValueError):
 
 
 class MissingDependencyError(BeamDatasetsError, ImportError):
-    """An optional package is needed; the message says what to install."""
+    """An optional package is missing; the message names the extra to install."""
 
 
 MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for "validation"

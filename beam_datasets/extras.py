@@ -25,7 +25,7 @@ else:  # in annotations alone; the package need not be installed
 
 @contextlib.contextmanager
 def needs(purpose: str, extra: str) -> Iterator[None]:
-    """Makes an ImportError of what is imported within one that says what needs it, and how it is installed.
+    """Context manager: replaces an ImportError by a `MissingDependencyError`, which names the purpose and the extra.
 
     Args:
         purpose: such as "Parquet files need pyarrow".
@@ -44,7 +44,7 @@ def needs(purpose: str, extra: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_beam() -> Iterator[None]:
-    """Hides what Beam logs about missing apitools if it is imported within.
+    """Context manager: hides the messages that Beam logs about missing apitools when it is imported.
 
     Garbage is not collected meanwhile; that would take a quarter of the time.
 

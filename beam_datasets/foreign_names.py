@@ -5,7 +5,7 @@ pandas. Only names that do not exist here are in the tables. The text of a row c
 
 A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
 ` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
-name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are what the caller calls the object,
+name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are the caller's names of the object,
 `{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one.
 
 `COMMANDS`, `OPTIONS` and `FORMATS` are for command lines. In a text, `{args}` are the arguments of the foreign command,

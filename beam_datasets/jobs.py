@@ -126,7 +126,7 @@ def materialize(
     """Writes slices of published datasets as a dataset of its own, and returns its directory.
 
     Dataset order is kept: example i of a split is example i of the slice, in `a+b` b follows a. Records are copied as
-    they are stored. manifest.json says where they came from, and `find` knows their keys.
+    they are stored. manifest.json records their origin, and `find` finds them by their keys.
 
     Args:
         source: a published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory, those
@@ -164,7 +164,7 @@ def materialize(
         spill_dir: directory for spilled records; None for beside the staging directory.
         block_size: approximate bytes of the blocks in which records are sorted and sent; for `reshuffle`.
         shared_disk: whether the workers of a remote runner see this machine's paths.
-        wait: whether to wait for the end of the job; False returns when a remote runner has it.
+        wait: whether to wait for the end of the job; False returns once a remote runner has accepted it.
         progress: called about twice a second with what was done so far.
 
     Raises:

@@ -74,7 +74,7 @@ class ShardingOptions:
 
     @property
     def most_shards(self) -> int:
-        """The largest number of shards that is asked for; 0 for none."""
+        """The largest requested number of shards; 0 if none is requested."""
         counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
         return max(filter(None, counts), default=0)
 
@@ -115,12 +115,12 @@ class ShardingOptions:
             raise ValueError(f"num_shards names the splits {unknown_splits}; the dataset has {sorted(splits)}.{hint}")
 
     def shards_of(self, split: str) -> int | None:
-        """Returns the number of shards asked for; None where the size rule chooses."""
+        """Returns the requested number of shards; None if the size rule chooses it."""
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
 def _check_num_shards(split: Any, count: Any) -> int | None:
-    """Returns the number of shards that is asked for as an int; None if the size rule chooses.
+    """Returns the requested number of shards as an int; None if the size rule chooses it.
 
     Args:
         split: name of the split; None for all.
@@ -144,7 +144,7 @@ def _check_num_shards(split: Any, count: Any) -> int | None:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of where and how a job runs; they change no byte of what it writes.
+    """Options of where and how a job runs. They do not affect the output.
 
     Attributes:
         beam_options: Beam's pipeline options, as such or as command line arguments; the default runner is FnApiRunner.
@@ -191,32 +191,33 @@ class EngineOptions:
 
     @property
     def asks_for_beam(self) -> bool:
-        """Whether a pipeline is asked for: by Beam's options, or by others that only workers need."""
+        """Whether options request a pipeline: Beam's options, or others that only workers need."""
         is_default = self.num_workers is None and self.shared_disk is False and self.wait is True
         return bool(self.beam_options) or not is_default
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Everything that one build of a builder's version is asked for.
+    """The options of one build of a builder's version.
 
     Attributes:
         sharding: options that decide the shards.
         engine: options of where and how the job runs.
         check_against: a published version, or 'latest' for the highest one below the version that is built. Features
             and description are compared before the job starts, the examples before publishing. If the version is too
-            low for the changes, nothing is published, and the result is kept to be published under another number.
-        resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
-            fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
-            option keeps what it has finished if it fails; a run without it only if it ran for a minute or was killed.
+            low for the changes, nothing is published, and the result is kept, so that it can be published as another
+            one.
+        resume: whether to reuse the finished units and shards of failed runs of this version, after verifying their
+            checksums; True fails if the builder has changed since, 'changed' accepts changes. Payload is then spilled.
+            A run with this option keeps its finished units if it fails; a run without it only if it ran for a minute
+            or was killed.
         check_images: check of the files that image features are given: "structure" (whether they are whole), or
-            "decode", which also decodes each; None for what the features say.
-        progress: called about twice a second of a local run with what was done so far.
-        counters: called after the run, if that is waited for, with what the builder's own transforms counted:
+            "decode", which also decodes each; None for the check of each feature.
+        progress: called about twice a second during a local run, with the progress so far.
+        counters: called at the end of a run that is waited for, with the counters of the builder's transforms:
             {'namespace/name': an integer, or a set of strings}.
         inputs: the files that the builder has read, for inputs.json; None if it does not read files.
-        checksums: checksums of the files of `inputs`: units that are read on workers as pairs of a name and a checksum,
-            or ''.
+        checksums: checksums of the files of `inputs`: units that workers read as pairs (name, checksum or '').
     """
 
     sharding: ShardingOptions = field(default_factory=ShardingOptions)

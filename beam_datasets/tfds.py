@@ -1,8 +1,8 @@
-"""The names that a builder module of TensorFlow Datasets uses, for what they mean here.
+"""Equivalents of the names that builder modules of TensorFlow Datasets use.
 
-`import beam_datasets.tfds as tfds` takes the place of `import tensorflow_datasets as tfds`, and
-`beam_datasets.tfds.` that of `tensorflow_datasets.` before the submodules that builders import. Nothing is done here:
-each name belongs to another module. TensorFlow is imported when a builder first uses it.
+`import beam_datasets.tfds as tfds` replaces `import tensorflow_datasets as tfds`, and `beam_datasets.tfds.` replaces
+`tensorflow_datasets.` in the imports of submodules. This module only maps names: each is implemented in another module.
+TensorFlow is imported when a builder first uses it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _NOT_HERE = {
 class _Names(types.ModuleType):
     """A module of names, which can be imported like one that is a file.
 
-    `find` returns what another name means, when it is used; None for one that has no equivalent.
+    `find` returns the object with another name when it is first used; None for a name without equivalent.
     """
 
     def __init__(self, path: str, find: Callable[[str], Any] = lambda _: None, /, **members: object) -> None:
@@ -199,8 +199,8 @@ class _NumpyDataset:
 def as_numpy(dataset: Any) -> Any:
     """Converts tf.data datasets and tensors, or dicts, lists and tuples of them, to NumPy values.
 
-    A dataset becomes an iterable, nested ones too. Ragged tensors stay what they are, as in TensorFlow Datasets, and so
-    does what is none of these: the datasets of this package, whose values are NumPy's already.
+    Datasets, also nested ones, become iterables. Ragged tensors are unchanged, as in TensorFlow Datasets, and so are
+    all other values, such as datasets of this package, whose values are already NumPy values.
     """
     if isinstance(dataset, Mapping):
         kind: Any = OrderedDict if isinstance(dataset, OrderedDict) else dict  # as TensorFlow Datasets keeps it
@@ -239,7 +239,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
 
     @classmethod
     def checksums_file(cls) -> pathlib.Path:
-        """Returns checksums.tsv beside the module; without one the file in a directory of checksums, if there is any.
+        """Returns the path of checksums.tsv next to the module, or else of a file in a directory of checksums.
 
         The builders of TFDS itself have such a directory too.
         """
@@ -257,17 +257,17 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
 
     @_ClassProperty
     def builder_configs(cls) -> dict[str, Any]:
-        """The configs by name, also of the class; of several with one name by 'name:version'."""
+        """The configs by name, also of the class; by 'name:version' for configs that share a name."""
         return cls.configs()
 
     @_ClassProperty
     def default_builder_config(cls) -> Any:
-        """The config that a name without one means, also of the class; None where there are no configs."""
+        """The default config, also of the class; None if there are no configs."""
         return cls._default_config()
 
     @classmethod
     def get_builder_config(cls, name: str, version: Any = None) -> Any:
-        """Returns the config of a name; of several with one name that of the version. None where there is none."""
+        """Returns the config with a name, and with the version if configs share the name; None if it does not exist."""
         configs = cls.configs()
         return configs.get(f"{name}:{version}") or configs.get(name)
 
@@ -346,7 +346,7 @@ class ClassLabel(connectors.ClassLabel):
 
     @property
     def names(self) -> list[str]:
-        """The classes' names; '0', '1', ... where there are none."""
+        """The names of the classes; '0', '1', ... if they have no names."""
         return super().names
 
     @names.setter
@@ -470,7 +470,7 @@ def parse_bool(value: bool | int | str) -> bool:
     """Returns the bool that a text such as "true" or "0" means.
 
     Raises:
-        ValueError: it is none that is known.
+        ValueError: the text is not one of the known ones.
     """
     meanings = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     meaning = meanings.get(str(value).strip().lower())

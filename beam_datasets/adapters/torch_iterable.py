@@ -87,7 +87,7 @@ class Divided:
             detected_ranks: the ranks that the parent of this DataLoader worker detected; None if there are none.
             unpickled_in: the id of the process that has unpickled the dataset; None if it was not pickled.
             fit_loop: the loop of Lightning in which the parent of this DataLoader worker started it.
-            skips_end: whether a stream that starts at the end of an epoch goes on with the next one.
+            skips_end: whether a stream that starts at the end of an epoch continues with the next one.
             is_probe: whether the first pass of this DataLoader worker does not count, as its parent only looks at it.
 
         Raises:
@@ -139,7 +139,7 @@ class Divided:
         return torch_workers.unpickle_iterable, (self._our_class(), self._dataset, options)
 
     def _our_class(self) -> type[Divided]:
-        """Returns `Divided`: pickle cannot find the class of this object, which is created at run time from it."""
+        """Returns `Divided`, which a pickle names: pickle cannot find the class of this object, created at run time."""
         return Divided
 
     def __len__(self) -> int:
@@ -276,7 +276,7 @@ class Divided:
         return items
 
     def _announce(self, ranks: Ranks, num_workers: int) -> None:
-        """Logs the ranks, and warnings of what the frameworks that read would lose or repeat.
+        """Logs the ranks, and warnings about items that the training framework would lose or repeat.
 
         Args:
             ranks: the rank of this process, and the number of ranks.
@@ -294,9 +294,10 @@ class Divided:
         warn_of_hugging_face(self._dataset)
 
     def _is_probed(self, *, is_worker: bool) -> bool:
-        """Returns whether the pass that begins does not count, because a framework begins it without training on it.
+        """Returns whether the current pass is not counted, because a framework starts it without training on its items.
 
-        The stack of a DataLoader worker is that of its first pass also in later ones, which persistent workers begin.
+        Call it once at the start of each pass. A framework is recognized by the stack of calls. The stack of a
+        persistent DataLoader worker is always the stack of its first pass, so later passes of a worker are counted.
 
         Args:
             is_worker: whether this process is a DataLoader worker.

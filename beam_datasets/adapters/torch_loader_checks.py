@@ -218,7 +218,7 @@ def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:
 
 
 def warn_of_hugging_face(dataset: Dataset) -> None:
-    """Logs a warning if Trainer or Accelerate goes on with other examples when it resumes."""
+    """Logs a warning if Trainer or Accelerate would continue with other examples when it resumes."""
     if is_trained_by_hugging_face() and not has_length(dataset) and _ends(dataset):
         LOGGER.warning(
             "%r: Trainer takes max_steps for the number of steps of an epoch, as the stream has no length. A run that "
@@ -248,13 +248,13 @@ def _stacks_items(collate_fn: Any) -> bool:
 
 
 def _is_of_hugging_face(collate_fn: Any) -> bool:
-    """Returns whether a collate function is one of Hugging Face."""
+    """Returns whether a collate function belongs to Hugging Face."""
     module = getattr(collate_fn, "__module__", None) or type(collate_fn).__module__
     return str(module).partition(".")[0] == "transformers"
 
 
 def _advise_batches(collate_fn: Any) -> str:
-    """Returns what to do where a DataLoader with a collate function makes batches of batches."""
+    """Returns advice for a DataLoader whose collate function makes batches of batches."""
     if _is_of_hugging_face(collate_fn):  # Trainer makes the DataLoader
         return (
             "Leave batch() out, and give Trainer the number: per_device_train_batch_size, per_device_eval_batch_size."

@@ -23,7 +23,7 @@ class DividedStream(Divided):
     _dataset: Any
 
     def _our_class(self) -> type[Divided]:
-        """Returns `DividedStream`; see `Divided._our_class`."""
+        """Returns `DividedStream`, the class that a pickle names; see `Divided._our_class`."""
         return DividedStream
 
     def _iterate_items(

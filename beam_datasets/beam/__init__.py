@@ -1,4 +1,4 @@
-"""The PTransforms, each imported when it is first used, so that a run imports only what it needs."""
+"""The PTransforms. Each is imported when it is first used, so a run imports only the modules that it needs."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class MergeHistograms(beam.CombineFn):
 class _SpreadCounts(beam.DoFn):
     """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
 
-    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    A split is one key. So histograms are merged by number first, on several workers, and the results on one worker.
     """
 
     def __init__(self) -> None:

@@ -360,7 +360,7 @@ class _EncodeUnits(beam.DoFn):
         """Yields ((key, example), splits that the example belongs to) of the examples of a unit.
 
         Raises:
-            BeamDatasetsError: what the author's function yields is not an example.
+            BeamDatasetsError: the author's function yields a value that is not an example.
             SourceError: an author's function failed after an example; the message names the unit and that example.
         """
         reader, item, count = self._options.reader, None, 0

@@ -101,7 +101,7 @@ def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None
 
     Args:
         plan: the plan of the export.
-        options: options of where it runs.
+        options: options of the engine.
         progress: called about twice a second of a local run with how many bytes were written so far.
 
     Raises:

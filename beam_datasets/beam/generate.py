@@ -45,7 +45,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
 
     Args:
         builder: the dataset's builder; it is pickled for the workers.
-        options: what is asked for.
+        options: the options of the build.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -93,7 +93,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
 
 
 def prepare(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines.Engine, Publication, Resumable]:
-    """Returns the engine and the publication of a run, and what a later run needs to resume it. Changes no file.
+    """Returns the engine and the publication of a run, and the data for resuming it later. Changes no file.
 
     It makes all checks that need neither a job nor the engine's job service. For the arguments and errors see
     `generate`.

@@ -98,7 +98,7 @@ class Materialize(beam.PTransform):
             shared_disk: whether the workers of a remote runner see this machine's paths.
 
         Raises:
-            BeamDatasetsError: it cannot be done; the message says why.
+            BeamDatasetsError: the request is invalid; the message contains the reason.
             ValueError: an argument is unusable.
         """
         super().__init__()
@@ -141,7 +141,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
     Args:
         job: the planned job.
         options: options of where and how it runs.
-        progress: called about twice a second of a local run with what was done so far.
+        progress: called about twice a second during a local run, with the progress so far.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -274,7 +274,7 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
     Args:
         publication: the publication.
         sources: directories of the source versions.
-        lineage: what was recorded about them when the job was planned.
+        lineage: their lineage, recorded when the job was planned.
         _: a side input that depends on all reads, so that the check runs after them; its value is ignored.
     """
     check_unchanged(sources, lineage)  # after all is read: the last argument is what was made of it

@@ -1,6 +1,6 @@
 """Counts of workers: requests to storage, and bytes and records written; as metrics of Beam, and for run.json.
 
-Beam's metrics are shown by engines. A runner need not have them, so run.json has what travels with the results.
+Engines show Beam's metrics. A runner may not support them, so run.json contains counts that are sent with the results.
 """
 
 from __future__ import annotations

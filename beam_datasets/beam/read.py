@@ -36,10 +36,10 @@ _MAX_RANGE = 64 << 20
 
 
 class ReadDataset(beam.PTransform):
-    """Reads a slice of a published dataset; its output is the examples, in no order.
+    """Reads a slice of a published dataset; its output is the examples, in no particular order.
 
-    Each worker reads the bytes of its own ranges and no others (of a shard without index, as TensorFlow Datasets writes
-    them, also what precedes it). Every record is checked.
+    Each worker reads only the bytes of its own ranges. (In a shard without index, as written by TensorFlow Datasets,
+    it also reads the bytes before the range.) Every record is checked.
 
     >>> numbers = pipeline | ReadDataset("squares", "train[:10%]", data_dir="data")  # doctest: +SKIP
     """

@@ -31,10 +31,10 @@ from beam_datasets.verifying.scan import RecordChecks, read_shard
 class VerifyDataset(beam.PTransform):
     """Verifies a published dataset; its output is one element, the `Report`.
 
-    What the directory should contain is read when the transform is made; each shard is read by one worker.
+    The expected content is read when the transform is created; each shard is read by one worker.
 
     Attributes:
-        directory: the dataset's.
+        directory: directory of the dataset.
 
     >>> report = pipeline | VerifyDataset("squares", data_dir="data")  # doctest: +SKIP
     """
@@ -96,7 +96,7 @@ def _number_shards(filenames: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 class _ReadShards(beam.DoFn):
-    """(number, name) of a shard -> (number, what it contains).
+    """(number, name) of a shard -> (number, `ShardFacts` of the shard).
 
     Args:
         directory: directory of the dataset.
@@ -197,7 +197,7 @@ class SummarizeDataset(beam.PTransform):
 
         Args:
             name_or_dir: a name such as 'squares:1.*.*', or a version's directory; or what `prepare` returned.
-            splits: expressions such as 'train[:10%]', each of which gets statistics of its own; None for each split.
+            splits: expressions such as 'train[:10%]', each with its own statistics; None for each split.
             features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
             data_dir: root of the datasets, for a name.
             shared_disk: the workers of a remote runner see this machine's paths.
@@ -257,10 +257,10 @@ def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: boo
         engine: the engine that runs the pipeline.
         report: path of the report file; None for a temporary one.
         shared_disk: whether the workers of a remote runner see this machine's paths.
-        content: what the workers write, for errors, such as 'the statistics'.
+        content: the output of the workers, for errors, such as 'the statistics'.
 
     Raises:
-        ValueError: there is none, or no file can be written there.
+        ValueError: the directory does not exist, or no file can be written to it.
     """
     if report is not None and engine.shares_disk:
         try:

@@ -1,4 +1,4 @@
-"""Routing blocks to the groups of a plan, by way of levels in which they are merged; see `shuffle.routing`."""
+"""Transforms that merge blocks in levels and send their records to the groups of a plan; see `shuffle.routing`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beam_datasets.shuffle.blocks import AnyBlock, Block, BlockCollector
 from beam_datasets.shuffle.merge import merge_blocks
 
 _RUNS = "runs"
-_DONE = "done"  # output of what the processes that merge read and write
+_DONE = "done"  # output of the I/O counts of the merge tasks
 
 
 def route_blocks(
@@ -50,7 +50,7 @@ def route_blocks(
 
 
 class _Route(beam.DoFn):
-    """Blocks -> (group, records that it is sent), and beside them ((split, task), records) for tasks of a level.
+    """Blocks -> (group, block of its records); with levels also ((split, merge task), block of its records).
 
     Args:
         spill_dir: directory of spilled blocks; None for inline ones.
@@ -79,7 +79,7 @@ class _Route(beam.DoFn):
 
 
 def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Block]]:
-    """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
+    """Yields (group, block of its records); ((split, merge task), block) if the split has this level of merging."""
     split = plan.split(block.split)
     if not block.path or level == len(split.levels):
         yield from routing.route(block, split)
@@ -94,7 +94,7 @@ def _tag_runs(sent: tuple[Any, AnyBlock]) -> Any:
 
 
 class _Merge(_Route):
-    """((split, task), blocks) -> as `_Route` of the block that they are merged into."""
+    """((split, merge task), blocks) -> the outputs of `_Route` for the merged block."""
 
     def process(self, element: Any, plan: planning.Plan) -> Iterator[Any]:
         """Merges the blocks of a task; yields (group, blocks) of the collected merged blocks when they are enough.
@@ -106,6 +106,6 @@ class _Merge(_Route):
         return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Also yields the storage requests of this process since the last count, tagged `_DONE`."""
+        """Yields the last outputs of `_Route`, and the `storage.Requests` since the last count, tagged `_DONE`."""
         yield from super().finish_bundle()
         yield in_window(beam.pvalue.TaggedOutput(_DONE, count_requests()))

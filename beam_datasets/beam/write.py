@@ -1,6 +1,6 @@
 """Writing encoded examples as a dataset: the stages from blocks to the published directory.
 
-The stages only wire; what they do is implemented in `shuffle` and `publishing`, as plain functions.
+The stages only connect plain functions of `shuffle` and `publishing`.
 """
 
 from __future__ import annotations

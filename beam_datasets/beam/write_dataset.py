@@ -60,7 +60,7 @@ class WriteDataset(beam.PTransform):
         storage_options: Mapping[str, Any] | None = None,
         **info: Unpack[InfoArguments],
     ) -> None:
-        """Declares what is written.
+        """Declares the dataset to write.
 
         Args:
             name: the dataset's.
@@ -79,7 +79,7 @@ class WriteDataset(beam.PTransform):
             spill_dir: directory for spilled payload; None for beside the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
-            release_notes: version -> what is new in it.
+            release_notes: version -> description of its changes.
             storage_options: options of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
                 `beam_datasets.builder`. Refused for an engine whose workers this process does not start: they and this
                 process have their own, such as variables of the environment.

@@ -1,4 +1,4 @@
-"""The base classes of dataset authors: `DatasetBuilder`, and what it takes.
+"""Base classes of dataset authors: `DatasetBuilder`, and the types of its arguments.
 
 The API follows TensorFlow Datasets: to port a builder, change its imports. The layer comes after `beam`,
 because `build()` runs a pipeline.

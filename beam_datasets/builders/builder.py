@@ -67,7 +67,7 @@ class DatasetBuilder(DeclaredVariants):
     Attributes:
         VERSION: the version that the code makes.
         SUPPORTED_VERSIONS: further versions that can be read.
-        RELEASE_NOTES: version -> what is new in it.
+        RELEASE_NOTES: version -> description of its changes.
         BUILDER_CONFIGS: the variants.
         DEFAULT_BUILDER_CONFIG_NAME: name of the config that a bare name means; None for the first.
         BLOCKED_VERSIONS: versions that must not be used any more.
@@ -170,7 +170,7 @@ class DatasetBuilder(DeclaredVariants):
 
         A source is a `SourceUnits`, a Beam PTransform or PCollection, an iterable, or a callable that returns an
         iterable. Iterables are made and consumed on one worker. A parameter called `pipeline` gets the pipeline, any
-        other positional one a `DownloadManager`; on workers it finds what the launcher has downloaded.
+        other positional one a `DownloadManager`; on workers it returns files that the launcher has downloaded.
         """
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 
@@ -185,7 +185,7 @@ class DatasetBuilder(DeclaredVariants):
     def info(self) -> DatasetInfo:
         """The description of the dataset.
 
-        For a published version it includes the splits, and what the code does not declare.
+        For a published version it also includes the splits, and properties that the code does not declare.
         """
         info = self._build_described_info()
         if not info.name:
@@ -194,7 +194,7 @@ class DatasetBuilder(DeclaredVariants):
 
     @property
     def release_notes(self) -> Mapping[str, str]:
-        """{version: what is new in it}: notes of the config, or else of the builder, and descriptions of versions."""
+        """{version: description of its changes}: notes of the config, or else of the builder, and of its `VERSIONS`."""
         config_notes = self.builder_config.release_notes if self.builder_config else None
         descriptions = {str(version): version.description for version in self._versions() if version.description}
         return {**descriptions, **(config_notes or self.RELEASE_NOTES)}
@@ -274,11 +274,12 @@ class DatasetBuilder(DeclaredVariants):
                 failing.
             skip_empty_splits: whether splits without examples are left out instead of failing, unless all are empty.
             check_images: check of the files that image features are given: "structure" (whether they are whole), or
-                "decode", which also decodes each; None for what the features say.
+                "decode", which also decodes each; None for the check of each feature.
             check_against: a published version, or 'latest' for the highest one below this. If the version is too low
-                for the changes, nothing is published, and the result is kept to be published under another number.
-            resume: whether to reuse what failed runs of this version had finished, after its checksums are verified;
-                True fails if the builder has changed since, 'changed' accepts that.
+                for the changes, nothing is published, and the result is kept, so that it can be published as another
+                version.
+            resume: whether to reuse the finished units and shards of failed runs of this version, after verifying their
+                checksums; True fails if the builder has changed since, 'changed' accepts changes.
             beam_options: Beam's pipeline options; without a runner, FnApiRunner with one worker process per core.
             num_workers: number of worker processes of a local run; 0 for one per core.
             payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
@@ -286,10 +287,10 @@ class DatasetBuilder(DeclaredVariants):
             spill_dir: directory for spilled records; None for beside the staging directory.
             block_size: approximate bytes of the blocks in which records are sorted and sent.
             shared_disk: whether the workers of a remote runner see this machine's paths.
-            wait: whether to wait for the end of the job; False returns when a remote runner has it.
-            progress: called about twice a second of a local run with what was done so far.
-            counters: called after the run with what the builder's own transforms counted: {'namespace/name': an
-                integer, or a set of strings}; and with the examples that `ignore_duplicates` left out:
+            wait: whether to wait for the end of the job; False returns once a remote runner has accepted it.
+            progress: called about twice a second during a local run, with the progress so far.
+            counters: called after the run with the counters of the builder's transforms: {'namespace/name': an integer,
+                or a set of strings}; and with the number of examples that `ignore_duplicates` left out:
                 {'ignored_duplicates/train': 10}.
 
         Raises:
@@ -337,7 +338,7 @@ class DatasetBuilder(DeclaredVariants):
         """Generates and publishes the version and returns its directory; a subclass may explain errors.
 
         Args:
-            options: what is asked for.
+            options: the options of the build.
             overwrite: whether a published version is replaced.
         """
         if overwrite and self.is_prepared():
@@ -386,7 +387,7 @@ class DatasetBuilder(DeclaredVariants):
         return in_process.generate(info, builder, sources, options.sharding, options.inputs, options.checksums)
 
     def _overwrite(self, options: BuildOptions) -> str:
-        """Generates the version beside the published one, replaces that by it, and returns its directory.
+        """Generates the version again, replaces the published one by it, and returns its directory.
 
         Raises:
             ValueError: an option cannot be combined with overwriting.

@@ -22,7 +22,7 @@ class BuilderConfig:
         name: name of the variant; it becomes a directory.
         version: the variant's own version; None for the builder's.
         supported_versions: further versions of the variant that can be read; with `version` only.
-        release_notes: version -> what is new in it.
+        release_notes: version -> description of its changes.
         description: description of the variant.
         tags: tags of the variant.
     """
@@ -135,7 +135,7 @@ class DeclaredVariants:
         return [Version(version) for version in (canonical, *supported)]
 
     def _choose_version(self, version: VersionOrStr | None) -> Version:
-        """Returns the version that a user asked for; the canonical one for None.
+        """Returns the requested version; the canonical one for None.
 
         Args:
             version: a version, or a text that `choose_version` accepts.

@@ -306,6 +306,10 @@ def _use_beam_options(beam_options: Sequence[str]) -> None:
 def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:
     """Checks that Beam's workers can import the dataset's file if the dataset is given by a path.
 
+    Args:
+        parsed: the parsed options.
+        beam_options: options of Beam from the command line, which may send code to workers.
+
     Raises:
         UsageError: they cannot.
     """

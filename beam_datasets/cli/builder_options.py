@@ -62,7 +62,7 @@ class _Kind:
     Attributes:
         text: the values that it accepts, for errors.
         make: function from all texts of an option to the value; raises if they do not fit.
-        rank: alternatives are tried in this order; what accepts any text comes late.
+        rank: position in the order in which alternatives are tried; those that accept any text come last.
         is_repeated: whether several texts make one value.
         is_mapping: whether the texts are NAME=VALUE.
         example: a value, for errors; '' for none.
@@ -106,7 +106,7 @@ def _dest(name: str) -> str:
 
 
 def _flags(option: inspect.Parameter) -> list[str]:
-    """Returns the option strings: of what can be repeated also the singular, `--split` for `splits`."""
+    """Returns the option strings; for a repeatable option also the singular, such as `--split` for `splits`."""
     is_repeated = any(kind.is_repeated for kind in _list_kinds(option.annotation, option.default))
     return [*([f"--{option.name[:-1]}"] if is_repeated and option.name.endswith("s") else []), f"--{option.name}"]
 

@@ -1,4 +1,4 @@
-"""`beam-datasets diff`: how two versions of a dataset differ, and what the version number must say."""
+"""`beam-datasets diff`: compares two versions of a dataset, and reports the version number that is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets tag`, `prune`, `publish` and `gc`: which versions and results stay, and what is removed."""
+"""`beam-datasets tag`, `prune`, `publish` and `gc`: manage versions, kept results and leftover files."""
 
 from __future__ import annotations
 
@@ -184,14 +184,20 @@ def run_gc(args: Sequence[str]) -> int:
 
 
 def _leftover_row(leftover: Leftover, root: str, current_time: float) -> list[str]:
-    """Returns the cells of a leftover in the table: path below the root, size, age, "abandoned: ..." or "kept: ..."."""
+    """Returns the table cells of a leftover: path relative to the root, size, age, "abandoned: ..." or "kept: ...".
+
+    Args:
+        leftover: the leftover.
+        root: root of the datasets.
+        current_time: the time of the table, in seconds since the epoch.
+    """
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
     return [path, size_text(leftover.num_bytes), _format_age(current_time - leftover.modified), state]
 
 
 def _format_age(seconds: float) -> str:
-    """Returns the age of something, for people.
+    """Formats an age for people.
 
     >>> _format_age(30), _format_age(5400), _format_age(200_000)
     ('0 min ago', '1.5 h ago', '2.3 days ago')

@@ -179,7 +179,7 @@ def _parse_source(text: str) -> tuple[str, str]:
 
 
 def _format_plan(job: Job) -> str:
-    """Returns a table of what is read and what is written."""
+    """Returns a table of the selected source splits and of the splits to write."""
     rows = [_plan_row(split, job.num_shards(split)) for split in job.splits]
     lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]
     if job.lineage.features is not None:
@@ -285,7 +285,7 @@ def run_export(args: Sequence[str]) -> int:
 
 
 def _format_export(plan: ExportPlan) -> str:
-    """Returns a table of what is read and what is written, and the features."""
+    """Returns a table of the selected source splits and of the splits to write, followed by the features."""
     rows = [
         [
             split.split,

@@ -80,7 +80,7 @@ _FILES = {
 
 
 def run(args: Sequence[str]) -> int:
-    """Makes the files and prints what to do with them."""
+    """Creates the files of a new dataset and prints the next steps."""
     parsed = COMMAND.parse(args)
     try:
         check_dataset_name(parsed.name)

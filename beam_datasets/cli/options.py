@@ -125,7 +125,7 @@ class Command:
         name: its name, as typed.
         description: text that `--help` shows above the options.
         options: its options and groups of options, in the order of `--help`.
-        usage: text after the name in the usage line; "" for what `argparse` makes of the options.
+        usage: text after the name in the usage line; "" for the text that `argparse` derives from the options.
         example: what to type after the name, for the error about missing arguments; "" for the usage line alone.
     """
 
@@ -137,7 +137,7 @@ class Command:
 
     @property
     def usage_line(self) -> str | None:
-        """The usage line; None for what `argparse` makes of the options."""
+        """The usage line; None for the one that `argparse` derives from the options."""
         return f"beam-datasets {self.name} {self.usage}" if self.usage else None
 
     def parser(self) -> Parser:
@@ -172,7 +172,7 @@ class Command:
         """Returns (options of the command, arguments for Beam); see the function `parse_with_beam`.
 
         Raises:
-            UsageError: there are no arguments, or an option is invalid.
+            UsageError: arguments are missing, or an option is invalid.
         """
         if not args:
             raise UsageError(f"which dataset? {self.usage_line}")
@@ -249,7 +249,7 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean '{option} {shlex.quote(text)}'?" if option in options and text[:1] != "-" else ""
 
     def _foreign_option(self) -> str:
-        """Returns what to type instead of the first unknown option, ". Use `--to out`"; '' if it is not known."""
+        """Returns the replacement for the first unknown option, such as ". Use `--to out`"; '' if there is none."""
         names = self._option_string_actions
         unknown = [i for i, arg in enumerate(self._args) if arg[:2] == "--" and arg.partition("=")[0] not in names]
         hints = (near_option(self._args[i:], self).strip() for i in unknown)
@@ -293,7 +293,7 @@ def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tup
     Arguments that the parser does not know are for Beam. Those before a lone `--` must be options of Beam.
 
     Raises:
-        UsageError: an option is invalid, or neither the parser nor Beam has it.
+        UsageError: an option is invalid, or unknown to both the parser and Beam.
     """
     command_args, unchecked = until_dashes(args)
     parsed, beam_args = parser.parse_known_args(command_args)

@@ -42,7 +42,7 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 
 def say_values(text: str) -> None:
-    """Prints text with values of a dataset to standard output, `printable`: the values are what the dataset has."""
+    """Prints text with values of a dataset to standard output, `printable` and otherwise unchanged."""
     print(printable(text))
 
 

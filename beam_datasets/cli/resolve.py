@@ -1,4 +1,4 @@
-"""Finds the builder class of a dataset, given what a user calls it on the command line."""
+"""Finds the builder class of a dataset, given the argument of the command line."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def resolve(text: str) -> BuilderRequest:
 def file_of_folder(text: str) -> str:
     """Returns the path of the builder's file in a directory whose path is given; any other text unchanged.
 
-    A text such as `digits/small`, which is the name of a dataset with a config, is no path even if there is such a
+    A text such as `digits/small`, which is the name of a dataset with a config, is not a path even if there is such a
     directory; neither is a name without a slash, which `resolve` looks for elsewhere first.
 
     Raises:

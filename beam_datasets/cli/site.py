@@ -153,7 +153,12 @@ class _Site:
         self._templates = jinja.Environment(loader=loader, autoescape=True, finalize=pages.escaped)
 
     def write(self, path: str, data: str | bytes) -> None:
-        """Writes a file of the site."""
+        """Writes a file of the site.
+
+        Args:
+            path: path of the file in the site, with `/`.
+            data: the content; a str is written as UTF-8.
+        """
         target = storage.join(self.target, path)
         storage.make_dirs(storage.dirname(target))
         storage.write_bytes(target, data.encode() if isinstance(data, str) else data)

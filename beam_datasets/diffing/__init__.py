@@ -1,4 +1,4 @@
-"""Two versions of a dataset, compared: what differs, and what the version number must be."""
+"""Comparison of two versions of a dataset: their differences, and the version number that these need."""
 
 from beam_datasets.diffing.diffing import diff as diff
 from beam_datasets.diffing.result import DatasetDiff as DatasetDiff

@@ -68,7 +68,7 @@ def pair_by_index(old: int, new: int, size: int) -> Iterator[Pairs]:
 
 
 def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
-    """Yields the pairs of two columns of ascending keys, and what is in one of them alone; a block at a time.
+    """Yields, a block at a time, the pairs of equal keys in two ascending columns, and the keys that only one has.
 
     Args:
         old: blocks (index of the first one, keys of shape (n, 16)).
@@ -221,13 +221,13 @@ def _diff_split(
 
 @dataclass
 class _Undecodable:
-    """Examples with values that do not decode: how many were compared, and what names the first ones."""
+    """Examples with values that do not decode: their number, and descriptions of the first ones."""
 
     count: int = 0
     places: list[str] = field(default_factory=list)
 
     def add(self, records: SplitRecords, index: int, problem: str) -> None:
-        """Adds an example, if there is a problem.
+        """Counts an example if there is a problem, and describes it if it is one of the first.
 
         Args:
             records: the records of the split.
@@ -590,7 +590,7 @@ def diff(
     dataset.
 
     Args:
-        old: the old version: a name as 'digits:1.0.0', a directory, or what `builder_from_directory` returns.
+        old: the old version: a name as 'digits:1.0.0', a directory, or a result of `builder_from_directory`.
         new: the new version.
         data_dir: root of the datasets, for names.
         splits: names of the splits to compare; None for all.
@@ -598,7 +598,7 @@ def diff(
         progress: called from time to time with the number of examples, of both versions together, that were compared
             since the last call.
         storage_options: options of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`.
-            For two stores give what `builder_from_directory` returns.
+            For two stores, pass results of `builder_from_directory`.
 
     Raises:
         DatasetNotFoundError: a version is not published.

@@ -1,4 +1,4 @@
-"""Compares feature trees: what a reader gets, how it is stored, and its documentation, each separately."""
+"""Comparison of feature trees: of decoded values, of stored forms and of documentation, each separately."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
-    """Compares two features: returns their differences, and the trees of what is read alike in both versions.
+    """Returns the differences of two features, and for each the tree of the parts that are decoded alike in both.
 
     Args:
         old: the feature in the old version.
@@ -221,14 +221,14 @@ class VersionReader:
         is_partial: whether values are not compared: of features whose type changed, or of all where the versions share
             none.
         stores_all_alike: whether the new version stores all that the old one has, in the same form.
-        problem_old: returns why what both versions have of a record of the old one does not decode; '' if it does.
+        problem_old: returns why the shared features of a record of the old version do not decode; '' if they do.
         problem_new: the same for the new one.
-        decode_old: makes {path: value} of a record of the old version, with an `Undecoded` for what does not decode.
+        decode_old: decodes a record of the old version to {path: value}; an `Undecoded` for values that do not decode.
         decode_new: the same for the new one.
     """
 
     def __init__(self, old: FeatureConnector, new: FeatureConnector, comparison: Comparison) -> None:
-        """Compiles the decoders of the two versions' features, and of what both share."""
+        """Compiles the decoders of the two versions' features, and of the features that both share."""
         kinds = {change.kind for change in comparison.changes}
         self.is_partial = comparison.old is None or "changed" in kinds
         self.stores_all_alike = kinds <= {"added", "documented"}
@@ -266,7 +266,7 @@ class VersionReader:
         Args:
             old: record of the old version.
             new: record of the new version.
-            one: values of `old`: path -> value, with an `Undecoded` for what does not decode.
+            one: values of `old`: path -> value; an `Undecoded` for values that do not decode.
             other: values of `new`, likewise.
         """
 

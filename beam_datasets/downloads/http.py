@@ -1,4 +1,4 @@
-"""Downloads by HTTP, which continue where they stopped and try again what may pass.
+"""Downloads by HTTP, which resume where they stopped and repeat requests after temporary errors.
 
 The bytes of an unfinished download are in a partial file, with the validator of the server in a file beside it: its
 ETag, or else the time of the last change. So a later request for the rest gets the rest of the same version. Without a
@@ -129,7 +129,7 @@ class PartialDownload:
         self._tag_path.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Removes the bytes of the partial file, so that the next attempt begins anew."""
+        """Removes the bytes of the partial file, so that the next attempt starts from the beginning."""
         os.truncate(self.path, 0)
 
     def _attempt(self) -> None:
@@ -245,7 +245,7 @@ class PartialDownload:
 
 
 def _validator(response: requests.Response) -> str:
-    """Returns what a later request for the rest of the file must match, for its If-Range; '' if there is nothing.
+    """Returns the validator of the file for the If-Range header of a later request for the rest; '' if there is none.
 
     It is the ETag, if it is not a weak one; or if there is no ETag, the time of the last change, if the server sent the
     file at least a minute later, as two changes in one second have the same time (RFC 9110, 8.8.2.2 and 13.1.5).

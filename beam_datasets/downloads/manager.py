@@ -1,4 +1,4 @@
-"""`DownloadManager`: fetches and unpacks what builders name.
+"""`DownloadManager`: downloads and unpacks files for builders.
 
 Files are stored in `download_dir` under their URL and checksum; a file appears when it is complete and checked. Workers
 open files that the launcher has downloaded.
@@ -60,9 +60,9 @@ class DownloadSettings:
         manual_dir: directory of files that the user must provide; None for `manual` in `download_dir`.
         instructions: instructions for the user about these files.
         checksums: recorded sizes and checksums, by URL.
-        register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
+        register_to: file to which checksums of downloads are written instead of checking them; None checks them.
         force_checksums: a URL without checksum is an error.
-        offline: nothing is fetched: what is not there is an error. So it is on a worker.
+        offline: whether a file that is not in `download_dir` is an error, as on workers, instead of being downloaded.
         verify_ssl: whether certificates of servers are verified.
         max_at_once: maximum number of simultaneous downloads.
     """
@@ -110,7 +110,7 @@ class DownloadSettings:
 
 @names_foreign_constructor_arguments
 class DownloadManager:
-    """Fetches and unpacks what a builder names: a URL or `Resource`, or lists and dicts of them at any depth.
+    """Downloads and unpacks URLs and `Resource`s, also in lists and dicts at any depth.
 
     The results have the same structure, with a `pathlib.Path` in the place of each.
     """
@@ -138,7 +138,7 @@ class DownloadManager:
         """The directory of files that the user must provide.
 
         Raises:
-            DownloadError: the directory does not exist or is empty; the message says what must be there.
+            DownloadError: the directory does not exist or is empty; the message contains the instructions.
         """
         directory = self._settings.manual_files
         if not directory.is_dir() or not any(directory.iterdir()):
@@ -151,7 +151,7 @@ class DownloadManager:
 
     @property
     def downloaded_size(self) -> int:
-        """Bytes of the files that were asked for."""
+        """Bytes of the requested files."""
         return sum(checksum.size for checksum in self._fetched.values())
 
     @property

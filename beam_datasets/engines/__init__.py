@@ -1,6 +1,6 @@
 """Engines that run pipelines: their options, checks before a job, workers, following a job to its end, errors.
 
-This package imports Beam before its modules do, and silences what Beam logs when it is imported.
+This package imports Beam before its modules do, and suppresses the messages that Beam logs on import.
 """
 
 import importlib

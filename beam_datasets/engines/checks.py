@@ -1,6 +1,6 @@
 """Checks of an engine's servers before a job starts.
 
-Without them, runners wait for ever for a server that does not answer, or fail after minutes without a reason.
+Without them, runners wait forever for a server that does not answer, or fail after minutes without a reason.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def version_problem(launcher: str) -> str:
     """Returns a message if this process, a worker, has other versions than the launcher; '' if they are equal.
 
     Args:
-        launcher: the versions of the launcher as JSON; '' if the launcher sends none, which is no problem.
+        launcher: the versions of the launcher as JSON; '' if the launcher sends none, which is accepted.
     """
     return compare_versions(versions(), json.loads(launcher), socket.gethostname()) if launcher else ""
 
@@ -252,7 +252,7 @@ def _check_listens(address: str, problem: str, advice: str) -> None:
 def _check_starts_worker(pool: str, params: dict[str, str], environment: ExternalEnvironment) -> None:
     """Checks that the pool can start a worker, which connects to this process and is stopped again.
 
-    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever; if it has
+    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits forever; if it has
     another version of Beam, or lacks this package, for three minutes at each attempt.
 
     Args:

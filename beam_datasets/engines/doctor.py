@@ -43,8 +43,8 @@ class Finding:
     Attributes:
         check: the subject of the check.
         is_good: whether a build can run.
-        text: the result, and what to do if a build cannot run.
-        is_warning: whether a build can run, and the text says what should be changed nevertheless.
+        text: the result, and advice if a build cannot run.
+        is_warning: whether a build can run, although the text recommends a change.
     """
 
     check: str

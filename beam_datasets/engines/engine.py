@@ -107,7 +107,7 @@ class Engine(Workers):
         """Provides a pipeline to run; its processes and its temporary directory end with the context.
 
         Args:
-            worker_log: file that takes what the worker processes log; what they print goes to standard error.
+            worker_log: file for the logs of the worker processes; their output is printed to standard error.
         """
         runner: Any = None  # which lets the options choose it
         with contextlib.ExitStack() as stack:
@@ -157,7 +157,7 @@ def choose_engine(requested: EngineOptions) -> Engine:
     Raises:
         EngineError: the cluster does not answer.
         TypeError: `beam_options` are something else.
-        ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
+        ValueError: `direct_running_mode=multi_threading` is set, which loses records, or another option is
             unusable.
     """
     if isinstance(requested.beam_options, PipelineOptions):

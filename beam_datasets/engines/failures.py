@@ -1,4 +1,4 @@
-"""Turns what a runner raises into the one error to show the user.
+"""Conversion of a runner's exceptions to one error for the user.
 
 Beam wraps the error of a worker in its own, as text, under hundreds of lines of its own frames. The reason is below the
 last of them. An error of this project keeps its class; any other becomes a GenerationError that names the place in the
@@ -146,7 +146,7 @@ def without_java_frames(text: str) -> str:
 
 
 def _is_raised_by_code(text: str) -> bool:
-    """Returns whether a text has the traceback of an error that neither Beam nor gRPC has raised."""
+    """Returns whether a text contains the traceback of an error that was raised outside of Beam and gRPC."""
     files = _FRAME.findall(text) if "Traceback" in text else []
     return bool(files) and not re.search(r"[/\\](apache_beam|grpc)[/\\]", files[-1][0])
 

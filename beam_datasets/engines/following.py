@@ -1,6 +1,6 @@
 """Progress of a remote job: prints a line to standard error when the job changes, and at least every 30 s.
 
-A line contains the status that the engine reports, and what the job has written so far, which is measured by the files
+A line contains the status that the engine reports, and the bytes written so far, which are measured by the files
 in its staging and spill directories. Metrics of Beam are too late: runners report them when a stage ends.
 """
 
@@ -33,7 +33,7 @@ LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job 
 
 @dataclass
 class Follower:
-    """Shows what a remote job does while its launcher waits for its end.
+    """Shows the progress of a remote job while its launcher waits for the end.
 
     Attributes:
         name: name of the job.

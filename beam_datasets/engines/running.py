@@ -229,7 +229,10 @@ def _end_on_error(check: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _readable_errors() -> Iterator[None]:
-    """Context manager: replaces a runner's error by one with the reason; the former is its `__context__`."""
+    """Context manager: replaces an error of a runner by a `BeamDatasetsError` with the reason.
+
+    The original error is its `__context__`. If Ctrl-C caused the error, a KeyboardInterrupt is raised instead.
+    """
     handled = sys.exc_info()[1]
     try:
         yield
@@ -340,7 +343,7 @@ class _Job:
             self.cluster.cancel(self.name)
 
     def unknown(self, problem: str) -> JobStateUnknownError:
-        """Returns the error for a job of which it is unknown whether it still runs."""
+        """Returns the error for a job that may still be running."""
         return JobStateUnknownError(
             f"job {self.name}: expected its state, got {' '.join(problem.split())!r:.300}. It may still be running, "
             f"and publish; its intermediate data was kept. Look at {self.page}. When it has ended, `beam-datasets gc` "
@@ -475,7 +478,7 @@ def _identify_job(result: Any, name: str, options: Any, cluster: FlinkCluster | 
 
 
 def _state_of(flink_state: str | None) -> str | None:
-    """Returns Beam's state of a job for that of Flink; None for none."""
+    """Returns Beam's state that corresponds to a state of Flink; None for None."""
     return None if flink_state is None else _FLINK_STATES.get(flink_state, PipelineState.RUNNING)
 
 

@@ -28,7 +28,7 @@ _SEVERITIES = (
 
 
 def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
-    """Sends what this process logs, prints and warns to the logging service of an engine.
+    """Sends the logs, output and warnings of this process to the logging service of an engine.
 
     Args:
         url: URL of the service; '' sends nothing.

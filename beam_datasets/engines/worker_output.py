@@ -1,7 +1,7 @@
 """Output of the worker processes of a local run: the launcher shows it and writes it to a log file.
 
-All processes of a run write to two pipes of the launcher. One is for what the author's code prints, logs and warns; its
-lines are shown and written to the log. The other is for what Beam logs, which is written to the log but not shown,
+All processes of a run write to two pipes of the launcher. One is for output, logs and warnings of the author's code;
+its lines are shown and written to the log. The other is for Beam's logs, which are written to the log but not shown,
 because one error tells why a run failed. A thread of the launcher reads both pipes. It reads on if the log cannot be
 written, so a full disk does not block the workers. Lines are shown with the number of their worker, at a limited rate.
 """
@@ -244,7 +244,7 @@ class _LineHandler(logging.Handler):
 
 
 def redirect(name: str, display_descriptor: int, log_descriptor: int) -> WorkerStream:
-    """Redirects what this process prints, logs and warns to the pipes of its launcher, and returns the stream.
+    """Redirects the output, logs and warnings of this process to the pipes of its launcher, and returns the stream.
 
     Handlers of the root logger that write to a terminal are replaced; others stay.
 

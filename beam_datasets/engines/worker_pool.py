@@ -5,8 +5,8 @@
 The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
 worker pool in four ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
 the command `python`; they are forked from a process that has imported Beam and this package, which would take seconds;
-and a runner gets its answer when the worker has connected to it, or has ended before, for which Flink's would wait for
-ever.
+and a runner gets its answer when the worker has connected to it or has ended. (Flink's runner would wait forever for a
+worker that has ended.)
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def work(
 
 
 def _end_without_data(exception: threading.ExceptHookArgs) -> None:
-    """Ends the worker if its data connection breaks, so that the runner does not wait for it for ever."""
+    """Ends the worker if its data connection breaks, so that the runner does not wait for it forever."""
     if isinstance(sys.stderr, WorkerStream):
         lines = traceback.format_exception(exception.exc_type, exception.exc_value, exception.exc_traceback)
         files = [frame.filename for frame in traceback.extract_tb(exception.exc_traceback)]

@@ -120,7 +120,7 @@ def write_blocks(
     spill_dir: str | None,
     libraries: Collection[str] = (),
 ) -> tuple[Plan, list[WrittenShard]]:
-    """Writes all shards; returns the plan and what was written.
+    """Writes all shards; returns the plan and the written shards.
 
     Args:
         blocks: blocks of all splits.

@@ -131,7 +131,7 @@ class ExportPlan:
         schema: the columns of these features.
         splits: the exported splits.
         lineage: origin of the exported examples.
-        sources: directories of what is read.
+        sources: directories of the source versions.
     """
 
     target: str
@@ -143,7 +143,7 @@ class ExportPlan:
     sources: tuple[str, ...]
 
     def new_run(self, runner: str) -> Run:
-        """Returns a new run of this process that publishes the export; `runner` is the name of what executes it."""
+        """Returns a new run of this process that publishes the export; `runner` is the name of the engine."""
         return Run(self.target, Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), runner), EXPORT_FILE)
 
     def shards(self) -> Iterator[tuple[str, int]]:
@@ -291,7 +291,7 @@ def _checking_media(make: Make, features: FeatureConnector) -> Make:
 
 
 def finish(plan: ExportPlan, run: Run, shards: Sequence[WrittenShard]) -> str:
-    """Makes an export visible and returns its directory; done again by the same run it only removes what is staged.
+    """Makes an export visible and returns its directory. If the same run repeats it, only staged files are removed.
 
     Args:
         plan: plan of the export.

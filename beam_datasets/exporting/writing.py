@@ -158,7 +158,7 @@ class JsonLines(Format):
     """Writes JSON lines: an object a line, in UTF-8.
 
     A number is the shortest text that reads back as the same value of its dtype: the float32 0.1 is `0.1`. JSON has
-    neither NaN nor infinities: they become null. Bytes that are not text (images, sound, what is named as binary) are
+    neither NaN nor infinities: they become null. Bytes that are not text (images, sound, features in `binary`) are
     `{"b64": "..."}`.
     """
 
@@ -291,7 +291,7 @@ class WebDataset(Format):
         text.txt, data.bin      text, and bytes
         label.cls               a class label's index
         tokens.npy              an array or a sequence of numbers
-        json                    what is left: one object, as in JSON lines
+        json                    all other features: one object, as in JSON lines
 
     Names are in lower case, as the package reads them, and '.' replaces '/'.
     """

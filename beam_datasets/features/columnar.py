@@ -414,11 +414,10 @@ class View(abc.ABC):
         ]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: Fills) -> TaskList:
-        """Returns tasks without arguments, and the function from the list of their results to the batch.
+        """Divides `batch` into tasks for threads: returns the tasks, and the function from their results to the batch.
 
-        The batch is the result of `batch` with these arguments.
-
-        For the arguments and the batch, see `batch`. There are no tasks if the values are small.
+        For the arguments and the batch, see `batch`. If values are small, there are no tasks, and the function called
+        with [] makes the whole batch.
         """
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)

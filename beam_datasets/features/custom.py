@@ -1,4 +1,4 @@
-"""Base classes of connectors that users write, and their registration.
+"""Base classes of user-defined connectors, and their registration.
 
 Users' connectors have the method names of TensorFlow Datasets. A subclass of `CustomFeature` declares the stored form
 and converts values to it and back. A subclass of another connector, such as `Tensor`, may override `encode_example` and
@@ -49,7 +49,7 @@ class CustomFeature(Wrapped):
         >>> class Money(CustomFeature):
         ...     def get_tensor_info(self):  # of decoded values
         ...         return TensorInfo(shape=(), dtype="float64")
-        ...     def get_serialized_info(self):  # of what is stored
+        ...     def get_serialized_info(self):  # of stored values
         ...         return TensorInfo(shape=(), dtype="int64")
         ...     def encode_example(self, euros):
         ...         return round(euros * 100)

@@ -106,7 +106,7 @@ class FeaturesDict(FeatureConnector):
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises an AttributeError, which says how to get a feature, and names what replaces foreign names."""
+            """Raises an AttributeError that explains how to get a feature, and names equivalents of foreign names."""
             if name.startswith("__"):  # of Python, such as those that copying asks for
                 raise _no_attribute(self, name)
             if name in vars(self).get("features", ()):

@@ -229,8 +229,8 @@ def _convert_items(
         numbers: an array of numbers, or of objects that are numbers.
         dtype: the dtype of the result.
         path: the feature, for errors.
-        expected: what the error about an inexact float expects, with {} for the dtype: "a number that {} holds".
-        advice: what that error advises.
+        expected: the expectation in the error about an inexact float, with {} for the dtype: "a number that {} holds".
+        advice: the advice of that error.
         allow_rounding: whether numbers are rounded to the nearest float of the dtype.
 
     Raises:

@@ -126,7 +126,7 @@ def one_value_codec(
         pack: the function from an item to its bytes.
         unpack: the function from the bytes to the item.
         path: the feature, for errors.
-        empty: the array of which a copy is the decoded form of no items; None for an empty array of objects.
+        empty: an array whose copy is the decoded form of no items; None for an empty array of objects.
     """
 
     def unpack_one(values: Any) -> Any:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @functools.cache
 def _warn_of_unchecked(problem: str) -> None:
-    """Logs a warning that the frames of FLAC files are not checked; `problem` says what to install."""
+    """Logs a warning that the frames of FLAC files are not checked; `problem` names the missing package."""
     log.warning("damaged frames within FLAC files are not found: %s", problem)
 
 

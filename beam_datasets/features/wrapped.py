@@ -101,7 +101,12 @@ class Wrapped(FeatureConnector):
         return encode_rows
 
     def decoder(self, name: str, rank: int = 0) -> DecodeLists:
-        """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences."""
+        """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences.
+
+        Args:
+            name: the name of the feature in the record.
+            rank: the number of sequences around the feature.
+        """
         decode = self.inner_connector().decoder(name, rank)
         from_inner = self.from_inner_items_converter(name, rank) if rank else self.from_inner_converter(name)
         return lambda lists: from_inner(decode(lists))

@@ -239,7 +239,7 @@ def _text_of_seconds(number: int, per_second: int) -> str:
 
 
 def duration_text(number: int, per_second: int) -> str:
-    """Returns a duration of `number` / `per_second` seconds as `str` of Python's timedelta has it, of any size.
+    """Returns a duration of `number` / `per_second` seconds in the format of `str(datetime.timedelta)`, of any size.
 
     >>> duration_text(-1, 1000), duration_text(3 * 86400 + 1, 1)
     ('-1 day, 23:59:59.999000', '3 days, 0:00:01')
@@ -251,7 +251,7 @@ def duration_text(number: int, per_second: int) -> str:
 
 
 def pandas_duration_text(number: int, per_second: int) -> str:
-    """Returns a duration as `str` of pandas' Timedelta has it.
+    """Returns a duration of `number` / `per_second` seconds in the format of `str(pandas.Timedelta)`.
 
     >>> pandas_duration_text(-1, 10**9), pandas_duration_text(10**9, 10**9)
     ('-1 days +23:59:59.999999999', '0 days 00:00:01')

@@ -98,7 +98,7 @@ CHECKSUMS_AT_ONCE = 16
 log = logging.getLogger(__name__)
 INFER_ROWS = 20_000
 LATE_ROWS = 1_000_000
-"""Number of rows, spread over all files, that are looked at after a row did not fit the inferred schema."""
+"""Number of rows, spread over all files, that are sampled again after a row did not fit the inferred schema."""
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
 SEARCHED_BYTES = 1 << 30
@@ -169,7 +169,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         return directory
 
     def _reasons_of_first_rows(self) -> str:
-        """Returns why the rows of the first units are left out; '' if none are, or if they cannot be read again."""
+        """Returns why rows of the first units are left out; '' if no row is, or if the units cannot be read again."""
         try:
             with counted_here() as counts:
                 for source in self.split_generators(None).values():
@@ -183,8 +183,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         """Generates the dataset without Beam, and reports the counters of the files; returns the directory.
 
         Args:
-            sources: split -> the units that it is read from.
-            options: what is asked for; `counters` is called with a dict from the name of each counter, such as
+            sources: split -> the units of its source.
+            options: the options of the build; `counters` is called with a dict from the name of each counter, such as
                 "files/bad_rows", to its number or text.
         """
         with counted_here() as counts:
@@ -201,9 +201,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pattern: path of the files of all splits: a file, a folder (all files in it), or a pattern with wildcards.
         splits: split -> pattern of its files, or several patterns. With `pattern`: split -> its share of the rows
             ("80%"), by the hash of their keys, or its values or times for `split_by`.
-        split_by: with `pattern`, what determines the split of a row instead of its key: `group=COLUMN` keeps rows with
-            the same value in one split, `time=COLUMN` splits by time, and `column=COLUMN` reads the split name from a
-            column. In Python, a `SplitBy`.
+        split_by: with `pattern`, the property that determines the split of a row, in place of its key: `group=COLUMN`
+            keeps rows with the same value in one split, `time=COLUMN` splits by time, and `column=COLUMN` reads the
+            split name from a column. In Python, a `SplitBy`.
         train_until: with `split_by` time, the first time after the `train` split, such as 2026-01-01.
         stratify: a column of labels; each split gets its share of the rows of each label.
         features: column -> type, instead of the type inferred from the files; see `beam_datasets.files.fields`.
@@ -217,11 +217,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         common: see FilesBuilder.
     """
 
-    _guess = Guess()  # of the rows that were looked at
+    _guess = Guess()  # of the sampled rows
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
     _numerals = PYTHON  # the separators in numbers, if values are text
     _packing = 1  # how many times as large as the files their rows are, about
-    _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
+    _may_add = False  # whether --feature may name a column that the sampled rows lack
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
@@ -334,7 +334,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         may_lack: bool = False,
         features: FeatureConnector | None = None,
     ) -> list[str]:
-        """Leaves out the files of which a published version was built; takes its key and the types of its columns.
+        """Leaves out the files that a published version was built from; adopts its key and the types of its columns.
 
         Args:
             published_inputs: the files that the published version was built from.
@@ -581,7 +581,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             if not 0 < len(names) <= MAX_FOUND_SPLITS:
                 raise InputError(
                     f"column {split_by.column!r}: expected values that name splits, got {len(names)} values in the "
-                    "rows that were looked at; name the splits: --split train=VALUE --split test=VALUE"
+                    "sampled rows; name the splits: --split train=VALUE --split test=VALUE"
                 )
             split_of = SplitByValue({value: value for value in names})
             if split_by.missing not in (None, *names):
@@ -664,7 +664,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         }
         without_type = sorted(known_paths - self._specs.keys())
         for name in sorted(self._specs.keys() - known_paths - self._published_fields.keys()):
-            problem = f"feature {name!r} is in none of the rows that were looked at."
+            problem = f"feature {name!r} is in none of the sampled rows."
             near = nearest_name(name, without_type, cutoff=LIKELY_MISTAKE)
             if near:
                 raise InputError(
@@ -675,7 +675,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _complete_fields(self) -> dict[str, Field]:
-        """The schema, with what the first sounds of columns have in common with the others."""
+        """The schema; the types of sound columns are completed from the first sound of each column."""
         return {name: with_sounds(field, name, self._complete_sound) for name, field in self._fields.items()}
 
     def _complete_sound(self, path: str, sound: SoundType) -> SoundType:
@@ -692,7 +692,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _as_published(self, fields: dict[str, Field]) -> dict[str, Field]:
         """Returns the fields with the types of the version to append to; columns without a value are optional.
 
-        A column has a `problem` if it has no value in a row, and the version to append to has one in each.
+        A column has a `problem` if it lacks a value in some row although each example of the published version has one.
         """
         published = self._published_fields
         merged = with_all_published(

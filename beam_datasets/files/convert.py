@@ -1,4 +1,4 @@
-"""Functions from the values of a file to what features take, compiled once for each column.
+"""Functions from the values of a file to the values that features accept, compiled once for each column.
 
 Each raises ValueError with the problem; the caller adds file and line.
 """
@@ -62,7 +62,7 @@ def value_converter(
     missing: Collection[str] | None = None,
     numerals: Numerals = PYTHON,
 ) -> Convert:
-    """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
+    """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to a value of the feature.
 
     Args:
         field: field of the value.
@@ -114,7 +114,7 @@ def value_converter(
 
 
 def _parse_localized(parse: Convert, numerals: Numerals) -> Convert:
-    """Returns the function from the text of a number with these separators to what `parse` returns."""
+    """Returns a function that rewrites a number with these separators as Python writes it, and then calls `parse`."""
 
     def parse_numeral(text: str) -> Any:
         """Returns the number of a text.
@@ -594,7 +594,7 @@ def row_converter(
     """Returns the function from a row, or an object in a row, to an example.
 
     Args:
-        fields: name -> field of what is kept.
+        fields: name -> field, of the names that are kept.
         dropped_paths: names that are left out, `a/x` inside of objects or lists of them; any other name is an error,
             because its values would be lost.
         path: path of the object, with its `/`, if it is inside a row.

@@ -292,7 +292,7 @@ def header(file: InputFile, dialect: Dialect, typed_names: Collection[str] = ())
         typed_names: the names of columns whose types the user gives; they are names whatever they look like.
 
     Raises:
-        InputError: a name is empty or occurs twice, the first line is no header, or the file cannot be read.
+        InputError: a name is empty or occurs twice, the first line is not a header, or the file cannot be read.
     """
     if dialect.columns:
         return list(dialect.columns)
@@ -372,8 +372,8 @@ def _number_of_data(names: Sequence[str]) -> str:
 def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> Iterator[Row]:
     """Yields a `Row` for each row of a file: (number, number of its first line or "line 3 to 5", values or error).
 
-    The values are {column: text}. The first number, which is in the keys of rows without a key of their own, is that of
-    the line after the previous row: it is a comment if comments precede the row.
+    The values are {column: text}. The first number, from which keys of rows without a key column are made, is the
+    number of the line after the previous row, which is a comment if comments precede the row.
     """
     names = header(piece.file, dialect, typed_names)
     num_names = len(names)

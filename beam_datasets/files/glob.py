@@ -110,7 +110,7 @@ class _Pattern:
 
 
 class _NamePattern(NamedTuple):
-    """A name of a pattern, other than `**`: what it matches, and whether its first character is a wildcard."""
+    """A path component of a pattern, other than `**`: a matcher, and whether its first character is a wildcard."""
 
     matches: Callable[[str], Any]
     starts_with_wildcard: bool

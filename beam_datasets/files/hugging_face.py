@@ -59,7 +59,7 @@ class Description:
     path: str
 
     def described(self, name: str, field: Field) -> Field:
-        """Returns the field of a column with what its description adds to it."""
+        """Returns the field of a column, with the labels, images and sounds that its description declares."""
         return self._describe_field(field, self.features.get(name), name)
 
     def _describe_field(self, field: Field, feature: Any, path: str) -> Field:

@@ -1,4 +1,4 @@
-"""Infers a schema from rows: what all values of a column have in common."""
+"""Schema inference: the type of each column that fits all of its values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class Guess:
     """Observed kinds and facts of the values of one column.
 
     Attributes:
-        seen: kind -> how many values have it, the place of the first (its text names file and line), and that value.
+        seen: kind -> (number of values of the kind, location of the first one, whose text is file and line, that
+            value).
         rows: number of objects, for an object; a field seen less often is missing in some.
         labels: the distinct values that could be labels, MAX_LABELS at most.
         is_wide: there is a number that float32 would change.
@@ -159,7 +160,7 @@ class Guess:
 
 @dataclass
 class Inference:
-    """Turns guesses into fields; a column that fits no field has a `problem`, which all are reported together.
+    """Converts guesses to fields. A column that fits no field gets a `problem`; all problems are reported together.
 
     Attributes:
         is_text: the values are texts of CSV. A column is text if half of its values or more are, or if none has a
@@ -235,17 +236,17 @@ class Inference:
             return inferred
         if self.may_lack and not inside_list:
             return replace(inferred, optional=True)
-        return self._without_missing(inferred, guess, path, missing)
+        return self._handle_missing(inferred, guess, path, missing)
 
-    def _without_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
-        """Returns the field of values of which some are missing, although missing ones cannot be stored.
+    def _handle_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
+        """Returns the field of a column that lacks values, of a type that cannot store missing values.
 
-        With `skip_bad` it is `field`, and a note is added, if less than half of the values are missing; otherwise it
-        has a problem.
+        With `skip_bad`, and if less than half of the values are missing, it is `field`, and a note is added that their
+        rows are left out. Otherwise the returned field has a `problem`.
 
         Args:
-            field: field of the values that are there.
-            guess: facts about the values.
+            field: field of the values that are not missing.
+            guess: facts about these values.
             path: path of the column; see `_field`.
             missing: number of missing values.
         """

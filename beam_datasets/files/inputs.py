@@ -292,7 +292,7 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
 
 
 def _as_cp1252(error: UnicodeDecodeError) -> str:
-    r"""Returns what the bytes around an error are in the encoding of most such files, as a clause; '' if they are none.
+    r"""Returns the text of the bytes around an error as decoded by cp1252, as a clause; '' if that is not plausible.
 
     >>> _as_cp1252(UnicodeDecodeError("utf-8", b"2,Jos\xe9\n", 5, 6, ""))
     "; cp1252 reads 'José'"

@@ -109,7 +109,7 @@ def objects(piece: Piece, encoding: str = "utf-8") -> Iterator[Row]:
 
 
 def _other_format(path: str) -> str:
-    """Returns the format of a text that is not JSON, and what to do, as a clause; '' if it is unknown."""
+    """Returns the format of a text that is not JSON, with advice, as a clause; '' if it is unknown."""
     with suppress(InputError), open_text_bytes(path) as stream:
         text = text_format(stream.peek(HEAD_BYTES)[:HEAD_BYTES])
         return "" if text.startswith("JSON") else text
@@ -149,7 +149,7 @@ def _raw_decode(text: str) -> tuple[Any, int]:
 
 
 def _way_to_lines(text: str, error: json.JSONDecodeError) -> str:
-    """Returns what makes JSON lines of a file with such a line, in parentheses after a space; '' if it is unknown.
+    """Returns a command that converts the file to JSON lines, in parentheses after a space; '' if it is unknown.
 
     Args:
         text: the text of the line.

@@ -15,8 +15,8 @@ NULL = "null"  # the source of the field of a column that only has nulls
 class MergedColumn:
     """A column of several files.
 
-    Values that only are null in a file fit any type; so do lists that only are empty. Labels fit the integers that they
-    are stored as.
+    A column with only nulls, or with only empty lists, in a file fits any type of the others. Labels fit the integers
+    that store them.
 
     Attributes:
         field: field of the column; a part of it that differs has a `problem`.

@@ -119,10 +119,10 @@ def _options(required: Numerals, used: Numerals) -> str:
 
 
 def options_for_all(texts: Collection[str], used: Numerals) -> dict[str, str]:
-    """Returns {options by which all texts would be numbers: the first number}; {} if none makes numbers of all.
+    """Returns {options with which all texts parse as numbers: the first number}; {} if there are none.
 
     Args:
-        texts: the texts of a column, of which none is a number by the separators that are used.
+        texts: the texts of a column, none of which is a number with the separators `used`.
         used: the separators that the file is read with.
 
     >>> options_for_all(["1,5", "2,25"], PYTHON), options_for_all(["1,234", "5,678"], PYTHON)

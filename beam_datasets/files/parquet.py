@@ -248,7 +248,7 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
 def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
     """Yields lists of Python values of a column, or of field b of its structs (a/b).
 
-    Each distinct value occurs once in the list of each record batch that has it.
+    There is one list for each record batch, with the distinct values of the batch.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

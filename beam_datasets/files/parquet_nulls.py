@@ -1,6 +1,6 @@
 """Nulls of Parquet columns that no feature stores: lists that are null, and nulls inside lists.
 
-The statistics of a file do not tell a null inside a list from an empty list, so the first rows are looked at.
+The statistics of a file do not distinguish a null inside a list from an empty list, so the first rows are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-MAX_BYTES = 64 << 20  # of the rows that are looked at in a file
+MAX_BYTES = 64 << 20  # of the rows that are read from a file
 
 
 def with_nulls_reported(

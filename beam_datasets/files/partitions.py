@@ -68,7 +68,7 @@ def with_first_partition(pattern: str, *, is_folder: bool) -> str:
 
     Args:
         pattern: a path or URL, which may have wildcards.
-        is_folder: whether it is that of a folder, whose files are meant.
+        is_folder: whether it is a folder, which stands for the files in it.
 
     >>> with_first_partition("in/y=2019/k=a/*.csv", is_folder=False), with_first_partition("in/y=2019", is_folder=True)
     ('in/y=201[9]/k=a/*.csv', 'in/y=201[9]/**')

@@ -80,7 +80,7 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
     Args:
         inferred: the field of the files.
         published: the field of the version that is appended to.
-        guess: the values in the files that were looked at; None if they were not looked at.
+        guess: facts about the sampled values of the files; None if none were sampled.
         may_add: whether objects may lack fields that are optional.
         may_lack: whether what the files lack becomes optional in the next version.
     """
@@ -107,7 +107,7 @@ def missing_problem(field: Field, name: str, guess: Guess) -> str:
     Args:
         field: the field of the column, of the published type.
         name: name of the column.
-        guess: the rows that were looked at.
+        guess: facts about the sampled rows.
     """
     values = guess.fields.get(name)
     num_missing = guess.rows - values.count() if values else 0
@@ -133,7 +133,7 @@ def with_all_published(
     Args:
         inferred: the fields of the files.
         published: the fields of the version that is appended to.
-        guesses: name -> the values in the files that were looked at.
+        guesses: name -> facts about the sampled values of the files.
         may_add: whether rows may lack fields that are optional; such a field is missing in all of them.
         may_lack: whether what the files lack becomes optional in the next version.
     """

@@ -104,7 +104,7 @@ class RowReader:
 def key_of(example: Mapping[str, Any], column: str) -> Key:
     """Returns the key in a column of an example, or in a nested field with the path `column`, such as a/b.
 
-    Dates, times and decimal numbers are returned as text, and bytes as text with surrogates for what is not UTF-8.
+    Dates, times and decimal numbers are returned as text, and bytes as text with surrogates for invalid UTF-8.
 
     Raises:
         ValueError: the value is neither an integer, text, a date, a time nor a decimal number.

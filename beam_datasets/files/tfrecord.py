@@ -298,7 +298,7 @@ def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
 def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
     """Returns the function from a record to its lists and values; a missing list is an empty one, as in the format.
 
-    It refuses records that protobuf would not read whole.
+    It raises an error for records that protobuf would read only in part.
     """
     lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}
     return lambda record: lists | {name: _value(name, values, fields) for name, values in lists_of(record).items()}

@@ -66,7 +66,7 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
 
 
 def _canonicalize(record: bytes) -> bytes | None:
-    """Returns a record in canonical form; None if it is not a serialized Example, as `parse` raises the error."""
+    """Returns a record in canonical form; None if it is not a serialized Example: `parse` then raises the error."""
     try:
         return canonicalize(record)
     except ExampleError:

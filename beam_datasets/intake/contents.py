@@ -47,13 +47,13 @@ _HTML_OF_SERVER = f"{HTML}, perhaps the error page of a server, instead of the f
 
 
 def other_content(head: bytes, expected: str = TABLE) -> str:
-    r"""Returns what a file is that is neither text nor of an expected kind, and what to do, as a clause; '' if unknown.
+    r"""Returns the format of a file that is neither text nor of the expected kind, with advice; '' if it is unknown.
 
     A pointer of Git LFS is text, and is recognized too. Compressed content is not recognized where text is expected.
 
     Args:
         head: the first HEAD_BYTES of the file, or all of it.
-        expected: what the file should hold, which decides the advice: TABLE, also for text; IMAGE or SOUND.
+        expected: the expected kind of content, which affects the advice: TABLE, also for text; IMAGE or SOUND.
 
     >>> other_content(b"PAR1\x15\x04"), other_content(b"PAR1,x")
     ('a Parquet file. Build it as one: `beam-datasets build parquet`', '')
@@ -158,7 +158,7 @@ def iconv_name(encoding: str) -> str:
 
 
 def text_format(head: bytes) -> str:
-    r"""Returns the format of a text by its beginning, and what to do, as a clause; '' if it is unknown.
+    r"""Returns the format of a text by its beginning, with advice, as a clause; '' if it is unknown.
 
     Args:
         head: the first bytes of the text, in UTF-8.

@@ -68,7 +68,7 @@ def check_size(height: int, width: int) -> None:
     """Checks the size of an image in pixels, before memory is allocated for it.
 
     Raises:
-        InputError: it has no pixels, or more than the limit.
+        InputError: the image has no pixels, or more than the limit.
     """
     if not height or not width:
         raise InputError(f"a damaged image: its size is {height} x {width}")

@@ -347,8 +347,8 @@ class ParquetContent:
     def _check_pages(self, chunk: ColumnChunk, location: str) -> None:
         """Raises InputError if the pages of a column chunk have more values than the footer declares.
 
-        It cannot be said of pages that are damaged, whose error pyarrow raises, and is not of files in a store, where
-        each header would be a request.
+        Damaged pages are ignored, because pyarrow raises their error, and so are files in a store, where each header
+        would need a request.
 
         Args:
             chunk: the column chunk.
@@ -547,7 +547,7 @@ def _wide_integers(stream: BinaryIO, error: Exception) -> list[str]:
 
 
 def _parquet_schema(stream: BinaryIO) -> pyarrow.parquet.ParquetSchema | None:
-    """Returns Parquet's own schema of a file, without that of Arrow; None if the file cannot be read for its sake."""
+    """Returns Parquet's own schema of a file, without that of Arrow; None if that prevents reading the file."""
     try:
         return _without_arrow_types(stream).metadata.schema
     except Exception:  # pyarrow and struct raise many classes

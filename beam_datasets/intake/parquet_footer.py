@@ -1,7 +1,7 @@
 """The footer of a Parquet file: the encryption, the statistics and the position of its column chunks; headers of pages.
 
-pyarrow decodes the metadata of a column chunk when it is asked for it, and an exception there, as for an encrypted
-column or for damaged statistics, ends the process. So this module decodes them itself.
+pyarrow decodes the metadata of a column chunk when it is accessed, and an exception there, as for an encrypted column
+or damaged statistics, ends the process. So this module decodes them itself.
 
 Sources: parquet.thrift of the Parquet format, and the specification of Thrift's compact protocol.
 """

@@ -72,7 +72,7 @@ class PageLimitedStream:
         Args:
             index: number of the chunk.
             start: byte offset of the read.
-            data: what was read.
+            data: the bytes of the read.
         """
         chunk = self._chunks[index]
         end = chunk.start + chunk.stored_size

@@ -34,7 +34,7 @@ class Signature(NamedTuple):
         prefix: the bytes.
         name: name of the format, such as `PNG`, or a description, such as `a zip archive`.
         kind: IMAGE, SOUND, TABLE, ARRAY, ARCHIVE, COMPRESSED, DOCUMENT or POINTER.
-        advice: what to do with such a file where text or a table is expected; '' if a text may begin with the prefix.
+        advice: advice on such a file where text or a table is expected; '' if a text may begin with the prefix.
     """
 
     prefix: bytes

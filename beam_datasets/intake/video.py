@@ -66,7 +66,7 @@ def read_frames(video: bytes, encoding_format: str, options: Sequence[str] = ())
 
 
 def _run_ffmpeg(command: Sequence[str], frames: Path) -> tuple[int, str, str]:
-    """Runs ffmpeg, and returns its exit status and what it wrote to standard output and standard error.
+    """Runs ffmpeg, and returns its exit status, its standard output and its standard error.
 
     Args:
         command: the program and its arguments.
@@ -81,7 +81,7 @@ def _run_ffmpeg(command: Sequence[str], frames: Path) -> tuple[int, str, str]:
         outputs = "", ""
 
         def communicate() -> None:
-            """Reads what the program writes, until it ends."""
+            """Reads the output of the program until it ends."""
             nonlocal outputs
             outputs = process.communicate()
 

@@ -1,8 +1,8 @@
-"""Structure of video files, read without decoding: whether the end is there, and how many samples the video has.
+"""Structure of video files, read without decoding: whether the end of the file is missing, and the number of samples.
 
 A decoder makes one frame of a sample. ffmpeg does not notice that the end of an AVI, a GIF, an Ogg file, an MPEG
 program or transport stream is missing. A program stream, a transport stream and an AVI that was written to a
-pipe have no end: one that was cut between two frames cannot be told from a shorter one.
+pipe have no end mark: a file that was truncated between two frames cannot be distinguished from a shorter one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lineage and input files of an appended version: those of the published one and of what is new."""
+"""Lineage and input files of an appended version, merged from those of the published version and of the new data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def join_inputs(
 ) -> Inputs | None:
     """Returns the input files of the next version, with the columns of all datasets; None if no files are known.
 
-    Files of datasets of which not all examples are read are left out.
+    Files of datasets that are only partly read are left out.
 
     Args:
         datasets: the datasets, the published version first. Columns that any of them lacks become optional.

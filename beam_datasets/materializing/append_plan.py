@@ -51,7 +51,7 @@ class AppendPlan:
         sources: the directories of all datasets that are read, in the order of the lineage.
         appended: display names of the appended datasets.
         inputs: the input files of the next version, including those of the published one; None if unknown.
-        requests: none, because this process counts what it reads when it publishes.
+        requests: always zero, because this process counts its reads when it publishes.
     """
 
     info: DatasetInfo
@@ -195,7 +195,9 @@ def _shift_dataset_numbers(split: SelectedSplit, base: int) -> SelectedSplit:
 
 
 def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]:
-    """Returns the shards of a split, with their paths; [] if one is empty or there is no manifest: none is shared."""
+    """Returns the shards of a split, with their paths; [] if they cannot be shared, because one is empty or there is
+    no manifest.
+    """
     if parent.manifest is None:
         return []
     names = parent.info.splits[split].shard_names

@@ -1,4 +1,4 @@
-"""Builders that are appended: each is built beside the published version, of files that this does not have."""
+"""Builds the builders that are appended, each in a directory next to the published version, from its new files."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def build_sources(
     Builders are built in a directory next to the published version, or in the temporary directory of this machine if
     that version is in an object store; leftovers of killed processes are removed there first. The built datasets are
     deleted at exit.
+
     Builders of files read only files that are not in the published version; without such files, they are skipped.
     The dataset to append to is then a fixed version, even if another process publishes a higher one concurrently.
 

@@ -65,29 +65,31 @@ def append(
         new_splits: whether splits that the published version lacks are added; otherwise they are an error.
         version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other examples; or
             a version that is not lower.
-        on_duplicate: handling of a key that exists: 'error'; 'keep_old' keeps the published example; 'replace' takes
-            the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files that
-            are split by a value, such as a group, also a key of another split exists, with a record that differs.
+        on_duplicate: handling of a new example with an existing key: 'error'; 'keep_old' keeps the published example;
+            'replace' writes the new one; 'skip_identical' keeps the published one if the records are equal, and
+            otherwise raises an error. If rows of files are split by a value, such as a group, a key of another split
+            with a different record counts as existing, too.
         delete: keys whose examples are left out, of the published and of the new ones.
         data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
-            The next version is put beside the published one.
-        source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
+            The next version is written next to the published one.
+        source_data_dir: root for names of the appended datasets; None for `data_dir`, and if it lacks the name, the
+            default root.
         storage_options: options of the store of `data_dir`; see `beam_datasets.materialize`.
         source_storage_options: options of the stores of the appended data; see there.
         num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
             rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-        share_shards: published shards in whose range of keys nothing changes are hard links to them, or copies by the
-            store, instead of written: all of a split without changes, and of one with `disable_shuffling` those
-            before what is appended. The other records make shards of their own.
-        union_features: whether features that one of the datasets lacks may be missing in the next version; otherwise
-            they are an error. Class labels and images cannot be missing.
-        take_changed: for builders of files, which take only files from which the published version was not built:
-            whether files that have changed since are taken, too. A warning names them. A file has changed if its size
-            has, or if its time and its checksum have.
+        share_shards: whether published shards in whose range of keys nothing changes are reused, as hard links or as
+            copies made by the store: all shards of a split without changes, and with `disable_shuffling` those before
+            the appended examples. The other records are written to separate shards.
+        union_features: whether features that one of the datasets lacks become optional in the next version; otherwise
+            they are an error. Class labels and images cannot be optional.
+        take_changed: for builders of files, which read only files that the published version was not built from:
+            whether files that have changed since are read, too. A warning names them. A file counts as changed if its
+            size differs, or if both its time and its checksum differ.
         compare_checksums: whether the checksums of all files are compared, also of those with the same size and time.
-        progress: called about twice a second with how much is written.
+        progress: called about twice a second with the progress so far.
 
     Returns:
         The directory of the next version; that of `source` if nothing changes.

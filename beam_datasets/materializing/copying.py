@@ -1,4 +1,4 @@
-"""Copying encoded records into shards: the plan which records each shard has, and the writing of a shard.
+"""Copies encoded records into shards: the plan of the records of each shard, and writing a shard.
 
 A shard is not written in parts, as it is when a dataset is generated: copying needs little memory, and joining parts
 would copy them again.
@@ -69,9 +69,9 @@ class CopyPlan:
     """Source records of all shards.
 
     Attributes:
-        splits: in the order in which they are asked for.
+        splits: source records of each split, in the requested order.
         requests: I/O counts of preparing the ranges.
-        libraries: none, because copied records are not encoded.
+        libraries: always empty, because copied records are not encoded.
     """
 
     splits: tuple[SplitCopy, ...]
@@ -87,7 +87,7 @@ def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> Cop
     """Returns the plan to copy splits with unchanged records, from their files and sizes; reads no record.
 
     Raises:
-        BeamDatasetsError: a split has fewer examples than shards are asked for.
+        BeamDatasetsError: a split has fewer examples than the requested number of shards.
     """
     return CopyPlan(tuple(_split_copy(split, split.files, split.num_bytes, sharding, {}) for split in splits))
 
@@ -97,7 +97,7 @@ def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], shardin
 
     Raises:
         LostExamplesError: ranges are missing, or prepared twice.
-        BeamDatasetsError: a split has no examples, or fewer than shards are asked for.
+        BeamDatasetsError: a split has no examples, or fewer than the requested number of shards.
     """
     in_order = sorted(prepared, key=lambda prepared_range: prepared_range.number)
     ranges.check_all_read(prepared_range.number for prepared_range in in_order)
@@ -157,11 +157,16 @@ def _to_file_instructions(files: Sequence[FileInstruction]) -> FileInstructions:
 
 
 def copy_shard(plan: CopyPlan, shard: tuple[int, int], destination: Destination) -> WrittenShard:
-    """Writes a shard (see `CopyPlan.shards`) with its index; returns what was written. Done again it writes the same.
+    """Writes a shard and its index, and returns their sizes and checksums. Writing it again produces the same bytes.
+
+    Args:
+        plan: the plan.
+        shard: (number of the split in the plan, number of the shard in the split).
+        destination: the staging directory.
 
     Raises:
-        CorruptRecordError: a record of the source is damaged; it names file, byte and record.
-        MetadataError: an index of the source is damaged, or lacks keys that others have.
+        CorruptRecordError: a record of the source is damaged; the error names file, byte and record.
+        MetadataError: an index of the source is damaged, or lacks the keys that other indexes have.
         StorageError: a file cannot be read or written.
     """
     copy, number = plan.splits[shard[0]], shard[1]

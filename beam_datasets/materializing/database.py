@@ -49,11 +49,11 @@ class Evaluator(Protocol):
             query: the query, in SQL.
             parameters: the values of its parameters.
             name: the name in SQL of the table.
-            table: an Arrow table that the query reads; None if it reads none.
+            table: an Arrow table that the query reads; None for a query without a table.
 
         Raises:
-            DatabaseError: the query failed; its text is that of DuckDB.
-            LimitError: the query needs more time or memory than it may.
+            DatabaseError: the query failed; the text is DuckDB's.
+            LimitError: the query exceeds the limit of time or memory.
         """
 
 

@@ -93,7 +93,7 @@ def _load_module(name: str, text: str) -> ModuleType:
     """Imports the module of the filter `text`.
 
     Raises:
-        BeamDatasetsError: the module does not exist. What it raises itself while it is imported passes through.
+        BeamDatasetsError: the module does not exist. Errors that the module itself raises on import are not converted.
     """
     try:
         return importlib.import_module(name)

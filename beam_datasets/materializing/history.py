@@ -1,7 +1,7 @@
 """Tags of versions, and removal of old versions that are not needed.
 
 A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config. On an object
-store `.config/removed/<version>` marks a version that is being removed: a later `prune` ends what a killed one began.
+store `.config/removed/<version>` marks a version that is being removed: a later `prune` finishes a killed one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
 
 
 def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Options = None) -> str:
-    """Takes a tag from the version of a dataset that has it; returns the version.
+    """Removes a tag of a dataset, and returns the version that had it.
 
     Args:
         name: name of the dataset, such as 'clicks' or 'clicks:3.0.0'.
@@ -79,7 +79,7 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
         storage_options: options of its store.
 
     Raises:
-        PathNotFoundError: no version has the tag, or another one than that of `name`, if it has one.
+        PathNotFoundError: no version has the tag; or `name` has a version, and another one has the tag.
     """
     directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
     folder, version = storage.dirname(directory), storage.basename(directory)
@@ -197,8 +197,8 @@ def _list_published(root: str) -> Iterator[Judged]:
 def _source_names(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the datasets that a lineage names, except those that were appended to.
 
-    What was appended may have been built for it, by a builder with the name of a published version. Then its digest
-    differs from that of the published version in `digests`.
+    A dataset that was built only to be appended may have the name of a published version. Its digest then differs from
+    the digest of the published version in `digests`.
     """
     if lineage is None:
         return

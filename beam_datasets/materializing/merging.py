@@ -64,7 +64,7 @@ class Counts(NamedTuple):
 
     Attributes:
         added: new examples with keys that the published version lacks.
-        replaced: published examples in whose place a new one with the same key and another record is written.
+        replaced: published examples that are replaced by a new one with the same key and another record.
         deleted: published examples whose keys are to be deleted.
         skipped: new examples that are not written: their keys exist, or are to be deleted.
     """
@@ -397,7 +397,7 @@ class MergedSplit:
 
     Attributes:
         split: its name.
-        ranges: ranges of keys that it is merged from.
+        ranges: the ranges of keys that are merged into it.
         lengths: (ranges,) examples that each range keeps.
         num_bytes: framed size of the split in bytes.
         borders: index of the first example of each shard, and the number of all examples.
@@ -434,7 +434,9 @@ class MergedSplit:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     def write_shard(self, shard: int, destination: Destination) -> WrittenShard:
-        """Writes a shard and its index, or links or copies those of a published one. Done again it writes the same.
+        """Writes a shard and its index, or links or copies those of a published one.
+
+        Writing it again produces the same bytes.
 
         Raises:
             CorruptRecordError: a record of a source is damaged; it names file, byte and record.
@@ -470,7 +472,7 @@ def merge_split(
 ) -> tuple[MergedSplit, dict[bytes, bool]]:
     """Returns the records that are written of a split, and {sort key to delete: whether a published example has it}.
 
-    A new split of which all examples are left out has no shards.
+    A new split whose examples are all left out has no shards.
 
     Args:
         name: name of the split.

@@ -56,7 +56,7 @@ def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[
     """Yields the keys of a dataset that its other splits, or the datasets before it, have in another split.
 
     Args:
-        rows: the keys of its rows. Those that no run has, as of rows that were not selected, do not count.
+        rows: the keys of its rows. Keys that no run has, such as those of rows that were not selected, are ignored.
         number: number of the dataset in the runs: 0 for the published version, 1 or more for an appended dataset.
         runs: split -> what it is merged of.
 
@@ -169,7 +169,7 @@ def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.
 def read_stored_keys(
     dataset: ReadOnlyBuilder, number: int, runs: Mapping[str, Sequence[SortedRun]], column: str | None, options: str
 ) -> RowKeys:
-    """Returns the function that reads the keys of a published dataset from the column of which they were made.
+    """Returns the function that reads the keys of a published dataset from the column that they were made from.
 
     Args:
         dataset: the dataset.
@@ -179,7 +179,8 @@ def read_stored_keys(
         options: the options by which the rows of the published version were split, as inputs.json has them.
 
     Raises:
-        BeamDatasetsError: it has no such column; when it is read also, if the keys were made of something else.
+        BeamDatasetsError: it has no such column. The function raises it, too, if the keys were not made from the
+            column.
     """
 
     def error(description: str) -> BeamDatasetsError:

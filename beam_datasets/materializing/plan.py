@@ -43,7 +43,7 @@ MANY_RANGES = 1 << 14
 
 @dataclass(frozen=True)
 class Job:
-    """A dataset that is to be materialized.
+    """A dataset to materialize.
 
     Attributes:
         info: its description, without splits.
@@ -51,7 +51,7 @@ class Job:
         sharding: options that decide its shards.
         lineage: its origin, as its manifest records it, as far as that is known before the run.
         transform: conversion of the records; None if they are copied unchanged.
-        sources: the directories of what is read.
+        sources: the directories of the source versions.
         inputs_of: the version whose input files are those of the dataset, because it has all of their rows; or None.
     """
 
@@ -100,14 +100,14 @@ class Job:
 
     @property
     def num_bytes(self) -> int:
-        """Framed size of what is read in bytes; an estimate if the sources have no indexes."""
+        """Framed size of the selected records in bytes; an estimate if the sources have no indexes."""
         return sum(split.num_bytes for split in self.splits)
 
     def num_shards(self, split: SelectedSplit) -> int | None:
         """Returns the number of shards of a split; None if that is known only after the run.
 
         Raises:
-            BeamDatasetsError: more are asked for than there are examples.
+            BeamDatasetsError: more shards are requested than there are examples.
         """
         num_chosen = choose_shards(split.name, split.num_examples, split.num_bytes, self.sharding)
         is_exact = self.transform is None and split.exact
@@ -118,7 +118,7 @@ class Job:
         """The plan to copy the source records of each shard; None if the records are known only during the run.
 
         Raises:
-            BeamDatasetsError: a split has fewer examples than shards are asked for.
+            BeamDatasetsError: a split has fewer examples than the requested number of shards.
         """
         is_exact = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
         return plan_copy(self.splits, self.sharding) if is_exact else None
@@ -229,7 +229,7 @@ def plan_job(
 
 @dataclass(frozen=True)
 class Selection:
-    """Examples of published datasets, selected to be materialized or exported.
+    """A selection of examples of published datasets, to be materialized or exported.
 
     Attributes:
         source: the dataset that the request names; expressions may read only others.
@@ -415,7 +415,7 @@ def _describe_dataset(
 
 
 def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
-    """Checks that the target directory neither is in the directory of the source nor contains it."""
+    """Checks that neither the target directory nor the directory of the source contains the other one."""
     source_dir = source.dataset_dir
     if target == source_dir:
         raise BeamDatasetsError(

@@ -61,7 +61,7 @@ class RecordRange:
         index: index of the first record in the source's split.
         file: the records; the file name is the whole path.
         keyed: whether the records have sort keys.
-        index_path: an index that was made of the file; None for the one beside it.
+        index_path: path of an index that was made for the file; None for the index next to it.
         num_bytes: framed size in bytes, once it is prepared.
         requests: I/O counts of the process that prepared it, since its last count.
     """
@@ -81,7 +81,7 @@ class RecordRange:
 
 @dataclass(frozen=True)
 class RecordRanges:
-    """All ranges of a job, each made when it is asked for.
+    """All ranges of a job, each created when it is accessed.
 
     Attributes:
         splits: the splits to read.
@@ -93,7 +93,7 @@ class RecordRanges:
 
     @cached_property
     def _runs(self) -> list[tuple[SelectedSplit, int, SortedRun, FileInstructions, NDArray[np.int64]]]:
-        """For each run: (split, number in the split, run, parts of its files, index in the source of each part)."""
+        """For each run: (split, number in the split, run, its file instructions, index in the source of each one)."""
         runs = []
         for split in self.splits:
             for number, run in enumerate(split.runs):
@@ -217,7 +217,7 @@ class Opener:
 
         Raises:
             StorageError: the shard cannot be read.
-            MetadataError: its index is damaged, does not belong to it, or lacks the keys that are needed.
+            MetadataError: its index is damaged, belongs to another shard, or lacks the sort keys.
             CorruptRecordError: it has no index, and a length in it is damaged.
         """
         shard, stop = self._shard, file.skip + file.take
@@ -344,9 +344,9 @@ class Transform:
         return choose
 
     def _keeper(self, record_range: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
-        """Returns the function (number in the range, record) -> whether the filter keeps the record.
+        """Returns the function (number in the range, record) -> whether the filter keeps it; None without a filter.
 
-        It is None if there is no filter. Its errors contain the file, the byte offset and the record.
+        Its errors contain the file, the byte offset and the record.
         """
         if self.filter is None:
             return None

@@ -35,11 +35,11 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publicat
     Args:
         job: the planned job.
         workers: the processes that write it.
-        options: options, of which `payload` and `spill_dir` have a meaning here.
+        options: options; only `payload` and `spill_dir` are used.
 
     Raises:
         AlreadyPublishedError: the version is published already.
-        BeamDatasetsError: a split has fewer examples than shards are asked for.
+        BeamDatasetsError: a split has fewer examples than the requested number of shards.
         ValueError: `payload` does not suit the engine, or no file can be written in `spill_dir`.
     """
     for split in job.splits if job.plan is None else ():
@@ -64,8 +64,8 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
 
     Args:
         job: the planned job.
-        options: options, of which `payload`, `spill_dir` and `block_size` have a meaning here.
-        progress: called about twice a second with what was done so far.
+        options: options; only `payload`, `spill_dir` and `block_size` are used.
+        progress: called about twice a second with the progress so far.
 
     Raises:
         AlreadyPublishedError: the version is published already.

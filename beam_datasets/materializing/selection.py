@@ -49,7 +49,7 @@ class Built(ReadOnlyBuilder):
     """
 
     def __init__(self, dataset_dir: str, builder: Any, keys: RowKeys | None = None) -> None:
-        """Opens what a builder has built; see ReadOnlyBuilder."""
+        """Opens the dataset that a builder has built; see ReadOnlyBuilder."""
         super().__init__(dataset_dir)
         self.builder_name = type(builder).__name__
         self.display_name = str(DatasetName(self.builder_name, self.config_name))
@@ -127,7 +127,7 @@ class SelectedSplit:
 
     @property
     def num_bytes(self) -> int:
-        """Framed size of what is read in bytes; an estimate unless `exact`."""
+        """Framed size of the records in bytes; an estimate unless `exact`."""
         return sum(int(run.num_bytes.sum()) for run in self.runs)
 
     @property
@@ -429,10 +429,10 @@ class Repeats:
     """Keys that occur more than once in a split.
 
     Attributes:
-        count: number of examples that have the key of an example before them.
+        count: number of examples whose key an earlier example has.
         key: one of the keys: the integer that the author gave, or the hash that is stored.
-        first: an example that has it, as a term of a split expression.
-        second: another one.
+        first: an example with this key, as a term of a split expression.
+        second: another example with this key.
     """
 
     count: int

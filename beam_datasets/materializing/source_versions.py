@@ -24,10 +24,10 @@ def described(builder: ReadOnlyBuilder) -> SourceDataset:
 
 
 def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
-    """Checks that the directories of sources still hold what a lineage records, in its order.
+    """Checks that the directories of sources still contain the versions of a lineage, in its order.
 
     Raises:
-        BeamDatasetsError: one was built again in the meantime, so that what was read of it may be of either.
+        BeamDatasetsError: a version was built again in the meantime, so the records that were read may be of either.
     """
     for directory, planned_source in zip(sources, lineage.datasets, strict=True):
         digest = described(builder_from_directory(directory)).digest

@@ -155,7 +155,11 @@ def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
 
 
 def _parse_scalar(text: str) -> Scalar:
-    """Converts a text to a bool, int or float if it has its form; otherwise returns the text."""
+    """Parses a Python literal of a bool, int or float; returns any other text unchanged.
+
+    >>> _parse_scalar("True"), _parse_scalar("7"), _parse_scalar("1e3"), _parse_scalar("true")
+    (True, 7, 1000.0, 'true')
+    """
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):

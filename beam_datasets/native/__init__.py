@@ -55,7 +55,7 @@ def problem() -> str:
 def note_if_missing() -> None:
     """Warns once for each process if the native module is missing and was not switched off.
 
-    What reads or generates calls it first; importing the package says nothing.
+    Functions that read or generate call it first; importing the package does not warn.
     """
     if core is None and os.environ.get("BEAM_DATASETS_NATIVE", "1") != "0":
         warnings.warn(

@@ -17,17 +17,14 @@ SHOWN = 10  # reasons of a refusal
 
 
 def earlier_version(dataset_dir: str, requested: str = "latest") -> str | None:
-    """Returns the directory of the published version that a version is to be checked against.
+    """Returns the directory of the published version against which a version is checked; None if there is none.
 
     Args:
         dataset_dir: directory of the version to publish.
-        requested: a version; or 'latest' for the highest one below it.
-
-    Returns:
-        None where the latest is wanted, and none is below it.
+        requested: a version; or 'latest' for the highest one below it, for which the result may be None.
 
     Raises:
-        VersionError: the version that is wanted is not published, or not below.
+        VersionError: the requested version is not published, or not below.
         ValueError: `requested` is not a version.
     """
     folder, mine = storage.dirname(dataset_dir), Version(storage.basename(dataset_dir))
@@ -46,7 +43,7 @@ def check_known(published_dir: str, info: DatasetInfo) -> None:
     """Checks the features and description of a version, before it is generated, against those of a published version.
 
     Raises:
-        VersionError: the version is too low for what differs; the message contains that and a number to use.
+        VersionError: the version is too low for the differences; the message lists them and a version to use.
     """
     from beam_datasets.diffing.features import compare_features
     from beam_datasets.diffing.result import judge
@@ -59,10 +56,11 @@ def check_known(published_dir: str, info: DatasetInfo) -> None:
 
 
 def check(published_dir: str, result_dir: str) -> None:
-    """Checks that a complete result keeps what its number promises to readers of a published version.
+    """Checks that a complete result is as compatible with a published version as its version number promises.
 
     Raises:
-        ResultKeptError: it does not; the message contains what differs, and how to publish it under another number.
+        ResultKeptError: it is not; the message contains the differences, and the command that publishes it as another
+            version.
     """
     from beam_datasets.diffing import diff  # few runs ask for it, and all would wait for the import
 
@@ -75,7 +73,7 @@ def check(published_dir: str, result_dir: str) -> None:
 
 
 def check_number(dataset_dir: str, result_dir: str) -> None:
-    """Checks the number under which a kept result is to be published against the version published before it.
+    """Checks the new version number of a kept result against the version published before it.
 
     Raises:
         VersionError: the number is too low.

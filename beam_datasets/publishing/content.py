@@ -1,4 +1,4 @@
-"""The content of a version: what was planned, the shards in order, checked to be complete, and the metadata files."""
+"""The content of a version: the plan, the shards in order, checked to be complete, and the metadata files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ContentPlan(Protocol):
 
     @property
     def requests(self) -> storage.Requests:
-        """I/O counts of what was read and written to make the plan."""
+        """I/O counts of making the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def shard_columns(plan: ContentPlan, shards: Sequence[WrittenShard]) -> dict[str
     """Returns {split: sizes and checksums of its shards}, after checking that all examples were written.
 
     Args:
-        plan: what was planned.
+        plan: the splits and the numbers of their examples.
         shards: the written shards of all splits, in any order.
 
     Raises:
@@ -124,7 +124,7 @@ def columns_of(shards: Sequence[WrittenShard]) -> ShardColumns:
 
 
 def make_metadata_files(info: DatasetInfo, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
-    """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it.
+    """Returns {file name: content} of the metadata files that TensorFlow Datasets writes, too.
 
     Args:
         info: the dataset's description, without splits.

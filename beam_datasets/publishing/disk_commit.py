@@ -22,7 +22,7 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     After an error, the staging directory has its name and its files again.
 
     Another attempt cannot write between the check and the last rename: under the name of the staging directory `gc`
-    could remove it and the attempt make it anew, and in the directory itself one may just be creating a file.
+    could remove it and the attempt create it again, and in the directory itself one may just be creating a file.
 
     Raises:
         FileExistsError: something is at the final name.

@@ -77,7 +77,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Returns whether the name of an argument or an option is that of a credential."""
+    """Returns whether an argument or option with a name is a credential."""
     return any(word in name.lower() for word in _SECRETS)
 
 
@@ -99,8 +99,8 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
 def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values.
 
-    A text of more than `_MAX_TEXT` characters is cut, and one with the password of a URL, or with a value whose name is
-    that of a credential, lacks it; both end with the digest of the whole text.
+    A text of more than `_MAX_TEXT` characters is truncated. Passwords in URLs, and values that `is_secret` by their
+    name, are removed. In both cases the text ends with the digest of the whole text.
 
     >>> _describe_value({"a": [1, "x"], "b": {2, 1}})
     "{'a': [1, 'x'], 'b': {1, 2}}"

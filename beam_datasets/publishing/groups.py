@@ -24,16 +24,16 @@ from beam_datasets.shuffle.plan import Group
 
 
 def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
-    """Writes a group's shard, or part of one, and its index; returns what was written.
+    """Writes a group's shard, or part of one, and its index; returns their sizes and checksums.
 
     Args:
         group: the group; its records are those at [skip, skip + take) of the received ones, in order.
-        blocks: the blocks that the group is sent, in any order; together they have `group.received` records, not
+        blocks: the received blocks, in any order; together they have `group.received` records, not
             counting duplicates if they are ignored.
         destination: the staging directory.
 
     Raises:
-        LostExamplesError: more or fewer examples came than were counted.
+        LostExamplesError: the number of received examples is not `group.received`.
         DuplicateKeyError: two examples have the same key, and duplicates are not ignored.
     """
     with contextlib.ExitStack() as stack:

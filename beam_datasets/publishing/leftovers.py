@@ -141,8 +141,8 @@ def give_up(leftover: Leftover, data_dir: str | os.PathLike[str]) -> str:
 def _end_run(target: str, job: str | None) -> None:
     """Ends the run that holds a version's directory: finishes it if it has decided to publish, otherwise discards it.
 
-    A run other than `job`, which may have reserved the directory since, is not discarded. If the version is published
-    then, its records of runs are removed.
+    A run other than `job`, which may have reserved the directory since, is not discarded. If this publishes the
+    version, the records of its runs are removed.
     """
     reservation = store_commit.holder(target)
     if reservation is not None and (

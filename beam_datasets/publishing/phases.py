@@ -84,7 +84,7 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
 
     The staging and spill directories are kept if finished units are kept for `--resume` (see `resume.keeps_units`; only
     owner.json is removed), if the engine has not confirmed that the job ended (JobStateUnknownError), and if the run
-    has decided to publish and only the last steps failed. If the result is kept to be published under another number
+    has decided to publish and only the last steps failed. If the result is kept to be published as another version
     (ResultKeptError), only the complete version is kept.
 
     Args:
@@ -124,9 +124,9 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
 
 
 def _keep_log(run: Run, path: str) -> str:
-    """Copies what the workers of a local run printed to a file, and returns its path; '' if they printed nothing.
+    """Copies the output of the workers of a local run to a file, and returns its path; '' if there is no output.
 
-    The run is what it is if that fails, such as on a full disk.
+    If that fails, such as on a full disk, the result of the run does not change.
     """
     if not storage.exists(run.worker_log):
         return ""
@@ -189,8 +189,8 @@ def publish(
 
     Args:
         publication: the announced publication.
-        plan: what was planned, with which the shards are compared.
-        shards: all that was written, in any order.
+        plan: the plan, with which the shards are compared.
+        shards: the written shards of all splits, in any order.
         merges: I/O counts of processes that merged blocks.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Publications: runs that publish a version of a dataset, with what is known before its examples are."""
+"""Publications: runs that publish a version of a dataset, with all properties that are known before it is generated."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from beam_datasets.publishing.staged_shards import ShardRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication(Run):
-    """A run that publishes a version, with everything that is known before its examples are generated.
+    """A run that publishes a version, with all properties that are known before its examples are generated.
 
     Attributes:
         info: the content of dataset_info.json, without the splits.
         builder: module and class of the builder, for the manifest.
         options: options that decide the bytes, for the manifest.
         source: origin of a materialized dataset; None for a generated one.
-        check_against: directory of a published version with which this one must be as compatible as its number says.
+        check_against: directory of a published version with which this one must be as compatible as its number
+            promises.
         notes: remarks for readers, for run.json.
         left_out: bad rows that builds of the sources left out, for run.json; see `add_left_out`.
-        attempts: failed runs of which this one reuses what they had finished.
+        attempts: failed runs whose finished units and shards this one reuses.
         shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
             none.
         is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
-        inputs_of: directory of a published version, whose inputs.json this one gets, too; None if there is none.
+        inputs_of: directory of a published version whose inputs.json is copied; None if there is none.
     """
 
     info: DatasetInfo

@@ -24,8 +24,8 @@ def show(record: bytes, tree: FeatureConnector | None = None, limit: int = 300) 
 
     Args:
         record: the record.
-        tree: its features, which have the names for people, and say what is a bool; None if they are not known.
-        limit: greatest number of characters.
+        tree: its features, for names and for values of bool; None if they are not known.
+        limit: maximum number of characters.
 
     >>> show(example_format.serialize({"image": [bytes(range(100, 200))], "id": [7], "tags": [b"a", b"b"]}))
     "id: 7, tags: ['a', 'b'], image: 100 bytes that begin with b'defg'"

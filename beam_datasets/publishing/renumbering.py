@@ -18,16 +18,16 @@ from beam_datasets.publishing.runs import RESULT_DIR
 
 
 def publish_as(result_dir: str, version: VersionOrStr) -> str:
-    """Publishes a result that was kept because its number promised too much, under another version number.
+    """Publishes a result that was kept because its version was too low for its changes, as another version.
 
-    Shards are taken as they are; metadata and manifest are written anew.
+    Shards are unchanged; metadata and manifest are written again.
 
     Args:
         result_dir: directory of the result, as the error named it.
         version: the new number.
 
     Returns:
-        The directory of the published version, beside the one that was refused.
+        The directory of the published version, next to the directory of the rejected one.
 
     Raises:
         AlreadyPublishedError: the version is published, or another run holds it.

@@ -1,7 +1,7 @@
 """Repairs a published dataset: takes files from a good copy by their checksums, and rebuilds indexes from their shards.
 
-A published version never changes, so what is written is the published file, proved by the checksum in manifest.json.
-The one exception is reported: an index whose keys are lost is written without keys. Shards are never changed otherwise.
+A published version never changes: each restored file equals the published one, by its checksum in manifest.json. The
+only exception, which is reported, is an index whose keys are lost: it is written without keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FileRepair:
 
     Attributes:
         file: its name in the dataset's directory.
-        message: the source of the file's new content, and the proof that it is right.
+        message: the source of the file's new content, and the checksum that confirms it.
         content: the content to write; None if the copy's file is copied.
         crc32c: CRC-32C of the copy's file.
     """
@@ -82,10 +82,10 @@ def repair(
     storage_options: Mapping[str, Any] | None = None,
     copy_storage_options: Mapping[str, Any] | None = None,
 ) -> Repair:
-    """Verifies a dataset, writes what can be restored, and returns what was done and what is left.
+    """Verifies a dataset, restores its files if possible, and returns the restored and the remaining damage.
 
-    Each file appears whole, in place of the damaged one. Nothing else is changed, and nothing is removed: a file in
-    whose place there is a directory is refused.
+    Each file replaces the damaged one atomically. Nothing else is changed, and nothing is removed: if a directory has
+    the path of a file, the file is not restored.
 
     Args:
         dataset_dir: the directory of a version, or its URL.
@@ -156,7 +156,7 @@ class _Plan:
     refused: dict[str, str]
 
     def steps(self) -> Iterator[FileRepair]:
-        """Yields the files to write: small files and shards, then the indexes, which may be made of such shards."""
+        """Yields the files to write: small files and shards, then indexes, which may be rebuilt from these shards."""
         damaged: dict[str, Finding] = {}
         for finding in self.before.report.findings:
             if finding.kind not in _HARMLESS:
@@ -238,11 +238,11 @@ class _Plan:
 
 
 def _check_copy(copy: str, damaged: Examination) -> None:
-    """Checks that a directory is another one, and not of another dataset. The copy need not be whole.
+    """Checks that a directory is another copy of the dataset. The copy may be damaged, too.
 
     Raises:
         DatasetNotFoundError: it contains no dataset; the message proposes where the copy may be.
-        MetadataError: it is that of the damaged dataset, or of another one.
+        MetadataError: it is the directory of the damaged dataset itself, or of another dataset.
         PathNotFoundError: it does not exist.
     """
     if copy == damaged.expected.directory:
@@ -303,8 +303,8 @@ def _checksum(path: str) -> int | None:
 def _rebuilt_index(shard: str, old: bytes, published: int | None, first: int) -> tuple[bytes, bool]:
     """Returns (content of the index file of an undamaged shard, whether it certainly equals the published one).
 
-    The offsets are those of the shard. Keys cannot be computed from records: they are taken from the old index, or are
-    the integers of the positions, and only if a checksum matches: the published one, or if it is unknown, the
+    The offsets are computed from the shard. Keys cannot be computed from records: they are taken from the old index, or
+    are the integers of the positions, and only if a checksum matches: the published one, or if it is unknown, the
     checksums in the old index's header. Otherwise the index has no keys.
 
     Args:

@@ -1,7 +1,7 @@
-"""Resuming a failed run: what it leaves for `--resume`, how a later run finds it, and whether it may be used.
+"""Resuming failed runs: the files that they leave for `--resume`, and how a later run finds and validates them.
 
-A run that spills its payload writes `resume.json` into its spill directory when it starts: the fingerprint of all that
-decides which bytes a unit is encoded to. A later run has an id and directories of its own. It reads the checkpoints of
+A run that spills its payload writes `resume.json` into its spill directory when it starts: the fingerprint of all
+inputs that affect the bytes of encoded units. A later run has its own id and directories. It reads the checkpoints of
 earlier runs in place, and deletes these runs' directories when the version is published.
 """
 
@@ -42,8 +42,8 @@ class Resumable:
     Attributes:
         target: the version's directory, as URL without options.
         fingerprint: {name of an input that decides the bytes of units: its value or digest}.
-        accepted: digests of other fingerprints whose units the user has said to be valid.
-        always: whether units are kept however early the run fails.
+        accepted: digests of other fingerprints whose units the user has declared valid.
+        always: whether units are kept even if the run fails early.
         command: the command that starts the run again, for messages; None if it is unknown or contains credentials.
     """
 

@@ -94,7 +94,7 @@ class Run:
     def kept_log(self) -> str:
         """Path of the file that keeps the output of the workers if the run fails, beside its staging directory.
 
-        A run in a temporary directory, as of `build --overwrite`, keeps it beside that, because it is removed.
+        A run in a temporary directory, as of `build --overwrite`, keeps it next to that directory, which is removed.
         """
         folder, _, staged_name = self.target.partition("/incomplete.")
         return storage.join(folder if staged_name else storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
@@ -193,7 +193,7 @@ def runs_dir(target: str) -> str:
 
 
 def has_units(spill_dir: str) -> bool:
-    """Returns whether a spill directory has what a later run can reuse."""
+    """Returns whether a spill directory contains units or shards that a later run can reuse."""
     return any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in names_in(spill_dir))
 
 

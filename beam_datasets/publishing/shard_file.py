@@ -108,7 +108,7 @@ class ShardFile:
 
     Attributes:
         path: the file.
-        crc32c: CRC-32C of what was written until now.
+        crc32c: CRC-32C of the bytes written so far.
     """
 
     def __init__(self, path: str, *, exists: bool = False) -> None:

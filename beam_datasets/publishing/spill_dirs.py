@@ -31,9 +31,10 @@ class Workers:
 
 
 def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
-    """Returns the directory that gets this run's spilled payload; None where it travels inline.
+    """Returns the directory for the spilled payload of this run; None for inline payload.
 
-    It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
+    It is never inside the staging directory, which is removed when the version becomes visible, because the job may
+    still need the payload.
 
     Args:
         workers: the processes that write and read the files.

@@ -59,9 +59,9 @@ class ShardRecords:
         storage.write_bytes(storage.join(self.spill_dir, self._record_name(number, plan)), content)
 
     def reuse(self, number: int, plan: Plan, destination: Destination) -> WrittenShard | None:
-        """Puts the file of a group that an earlier run has staged into the staging directory, and returns it.
+        """Copies the file of a group that an earlier run has staged into the staging directory, and returns the shard.
 
-        Returns None if there is none, or it does not have the checksums that were recorded.
+        Returns None if there is no such file, or its checksums are not the recorded ones.
 
         Args:
             number: number of the group in the plan.

@@ -20,7 +20,7 @@ LOST = "it was removed, or its disk was unmounted, while the run was active"
 def check_directories(run: Run) -> None:
     """Checks that the directories of an active run that are on a disk still exist.
 
-    Its processes would create them anew, and fail only when they read what they have written before.
+    Otherwise its processes would create them again, and fail only when they read files of the lost directory.
 
     Raises:
         PathNotFoundError: a directory was removed, or its disk unmounted.
@@ -49,11 +49,11 @@ def _is_lost(run: Run, directory: str) -> bool:
 
 
 def lost_error(path: str, expected: str) -> PathNotFoundError:
-    """Returns the error for a path of a run that was there before.
+    """Returns the error for a path of a run that has disappeared.
 
     Args:
         path: the path.
-        expected: what was there, with its origin.
+        expected: the former content of the path, with its origin.
     """
     return PathNotFoundError(
         f"expected the {expected}, got none: {LOST}. Mount the disk again if it is not mounted, and run the same "
@@ -77,7 +77,7 @@ def _is_being_published(run: Run) -> bool:
 
 
 def explain_error(run: Run, error: BaseException) -> BaseException:
-    """Returns an error that names the lost directory of a run if that is what caused `error`; otherwise `error`."""
+    """Returns an error that names the lost directory of a run if the loss caused `error`; otherwise `error`."""
     if isinstance(error, PathNotFoundError) and LOST not in str(error):
         try:
             check_directories(run)

@@ -10,7 +10,7 @@ replaced or deleted, and only one run ever creates any:
 * A run reserves the next number when it starts. It may do so only if the run that holds the highest number has the
   decision "abandon".
 * When all of its files are staged, the run creates its decision "publish". To give up a run is to create its decision
-  "abandon". The file can be created once, so exactly one of the two wins, for ever.
+  "abandon". The file can be created once, so exactly one of the two decisions is final.
 * After "abandon", the run creates no final name, and its staged files may be deleted.
 * After "publish", any process may put the staged files in place, any number of times: each is copied to its final name
   if that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
@@ -323,7 +323,7 @@ def discard(run: Run, *, by: str) -> bool:
 
 
 def delete_files(run: Run) -> None:
-    """Deletes staged files and records of a directory that is published; what is left does no harm, and gc finds it.
+    """Deletes staged files and records of a published directory. Remaining files are harmless, and `gc` finds them.
 
     Spilled payload stays until the engine has confirmed that the job ended: it may run earlier stages again.
     """

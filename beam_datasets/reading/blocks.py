@@ -162,7 +162,7 @@ class PlainBlockIterator:
         return self
 
     def __next__(self) -> Any:
-        """Returns the next item, or what `_finished` makes of it; raises StopIteration after the last block."""
+        """Returns the next item, converted by `_finished` if needed; raises StopIteration after the last block."""
         while self._index >= len(self._items):
             self._items = ()  # no items in memory while the next ones are read
             self._items = self._next_block()

@@ -264,7 +264,7 @@ _DEFAULT_CONFIG = ReadConfig()
 def read_config_of(config: Any) -> ReadConfig:
     """Returns a checked copy of a `ReadConfig`, which later changes do not affect; the default one if it is None.
 
-    Nobody changes what it returns.
+    The result must not be changed.
 
     Raises:
         TypeError: it has another type, such as a dict or the ReadConfig of TFDS; or a field was set to another type.

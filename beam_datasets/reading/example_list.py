@@ -10,7 +10,7 @@ from beam_datasets.arguments import shown
 
 
 class ExampleList(list[Any]):
-    """A list of examples; wrong uses of it as a dataset raise errors that say what to write."""
+    """A list of examples. Using it as a dataset raises an error with the correct expression."""
 
     @classmethod
     def of(cls, examples: Iterable[Any]) -> ExampleList:
@@ -41,6 +41,6 @@ class ExampleList(list[Any]):
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises an AttributeError that says how to get a dataset."""
+            """Raises an AttributeError that explains how to get a dataset."""
             hint = "" if name.startswith("_") else " ds[:5] is a list; ds.take(5) and split='train[:5]' are datasets."
             raise AttributeError(f"'list' object has no attribute {name!r}.{hint}", name=name)

@@ -77,7 +77,7 @@ class DatasetsBySplit(dict[str, Any]):
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises an AttributeError; if a dataset has the attribute, it says how to get a dataset."""
+            """Raises an AttributeError; if a dataset has the attribute, it explains how to get a dataset."""
             split = name if name in self else next(iter(self), "train")
             attribute = "" if name in self else f".{name}"
             hint = f" Use `datasets[{split!r}]{attribute}`, or `bd.load(..., split={split!r})`, which is one dataset."
@@ -353,7 +353,7 @@ class ReadOnlyBuilder:
     def _read_metadata_file(self, name: str) -> bytes | None:
         """Returns the content of a metadata file; None if there is no such file.
 
-        Files that not all versions have, such as label names, are not asked for unless the manifest lists them.
+        Files that not all versions have, such as label names, are not requested unless the manifest lists them.
 
         Raises:
             MetadataError: the file has changed since the version was published.

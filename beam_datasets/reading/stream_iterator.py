@@ -173,8 +173,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
     def _is_cut(self) -> bool:
         """Returns whether no further item can pass all links."""
         return self._stream._epochs == 0 or any(
-            isinstance(link, Counting) and link.is_complete(count)
-            for link, count in zip(self._links, self._counts)
+            isinstance(link, Counting) and link.is_complete(count) for link, count in zip(self._links, self._counts)
         )
 
     def _open_base(self) -> Iterator[Item]:

@@ -37,7 +37,7 @@ _LISTED = struct.Struct("<3Q")  # records, and where the payload begins and ends
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes [start, stop) of a file, to be sliced like bytes.
+    """Bytes [start, stop) of a file, which can be sliced like bytes.
 
     Attributes:
         path: the file.
@@ -105,9 +105,9 @@ class SpilledBlocks:
 
     Attributes:
         split: the split's name.
-        path: the file; that of a single block contains its payload, too.
-        start: first byte of the list in it.
-        stop: the byte after the last head in it.
+        path: the file with the list; a single block's own file, which also contains its payload.
+        start: offset of the list in the file.
+        stop: offset after the last head.
     """
 
     split: str
@@ -163,10 +163,10 @@ def _pack_heads(keys: bytes, sizes: bytes) -> bytes:
 
 
 class BlockCollector:
-    """Collects the ranges of spilled blocks that tasks will read, and lists those of all tasks in one file, with heads.
+    """Collects the ranges of spilled blocks that tasks will read, and lists the ranges of all tasks in one file.
 
-    A task then finds the heads of many blocks by one read, so that reads of heads, and what travels, do not grow as
-    blocks times tasks.
+    The file also contains the heads of the blocks. A task reads the heads of many blocks at once, so neither the
+    number of reads nor the size of the elements grows as blocks times tasks.
 
     Args:
         directory: directory of the listing files; one is written for each `COLLECTED_BYTES` of heads and ranges.
@@ -211,7 +211,7 @@ class BlockCollector:
 
 
 def histogram_of(block: Block, shift: int = 0) -> Histogram:
-    """Returns the histogram of one block; `shift` as of `count_keys`."""
+    """Returns the histogram of one block; for `shift`, see `count_keys`."""
     return replace(count_keys(key_array(block.keys), size_array(block.sizes), shift=shift), num_blocks=1)
 
 

@@ -85,7 +85,7 @@ class Merge:
         starts: (n,) where each begins in its block's payload, in bytes.
         order: the records to write, in order, as places in the arrays above.
         read_size: sizes of the reads of payload.
-        for_all: `map`, or that of several threads.
+        for_all: `map`, or `Executor.map` of a thread pool.
     """
 
     reads: Sequence[Read]

@@ -1,13 +1,13 @@
 """The plan of a dataset's shards, made once from the counts of all examples, before any shard is written.
 
-A shard holds the examples of exact ranks [start, stop) in ascending sort key. What travels to a shard is whole bins of
-the histogram, so the plan says for each *group* (a shard, or one of the parts of a large shard) which sort keys it is
-sent, how many examples that is, how many of them to skip and how many to take.
+A shard contains the examples of exact ranks [start, stop) in ascending sort key. Whole bins of the histogram are sent
+to a shard. So for each *group* (a shard, or a part of a large shard) the plan contains the range of sort keys that it
+receives, the number of examples in this range, how many of them to skip, and how many to take.
 
 **Merge levels.** With b blocks and g groups, a single level reads b * g ranges; both grow with the bytes. A *level*
 distributes the blocks among fewer *runs*, and merges the blocks of each run. A run is cut into *columns*, ranges of
 sort keys that end where a group ends. A task merges the ranges of one run's blocks in one column into a new spilled
-block. So the blocks of a level contain the same records, and a group finds its records in one range of each run.
+block. So each level contains the same records, and the records of a group are one range of each run.
 
 With R = `range_bytes`, the tasks of a level read each block in ranges of at least R on average, or as a whole if it is
 smaller: at most bytes / R + blocks ranges. Levels are added while the groups would read more than
@@ -149,7 +149,7 @@ def make_plan(
 
     Raises:
         NoExamplesError: a split has no examples.
-        BeamDatasetsError: a split has fewer examples than shards were asked for.
+        BeamDatasetsError: a split has fewer examples than the requested number of shards.
     """
     plans: list[SplitPlan] = []
     first_group = 0
@@ -219,7 +219,7 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
         options: the requested sharding.
 
     Raises:
-        BeamDatasetsError: more shards are asked for than there are examples.
+        BeamDatasetsError: more shards are requested than there are examples.
     """
     num_shards = options.shards_of(split) or shard_rules.choose_num_shards(
         num_examples,

@@ -75,7 +75,7 @@ def _cut_block(
 def _candidate_groups(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]:
     """Returns the indices of the groups to which keys of a block may belong, ascending.
 
-    They may include groups that get none of the keys. So `route` compares a block with a few of many groups.
+    They may include groups that receive none of the keys. `route` compares a block only with these groups.
 
     Args:
         keys: sort keys of the block, ascending, of dtype S16.

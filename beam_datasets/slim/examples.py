@@ -80,7 +80,7 @@ class VarLen(_Checked):
 
         Args:
             key: key of the feature list in the record, for errors.
-            steps: the tf.train.Feature message of each time step; None, if the key is absent, is no time step.
+            steps: the tf.train.Feature message of each time step; None if the key is absent, which means no time steps.
         """
         rows = _read_steps(self.dtype, key, steps)
         return RaggedArray(_concatenate_rows(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
@@ -360,7 +360,7 @@ def _check_num_values(key: str, owner: str, count: int, shape: Sequence[int]) ->
 
     Args:
         key: key of the feature, for errors.
-        owner: what has the values, for errors.
+        owner: the example or time step that has the values, for errors.
         count: the number of values.
         shape: the shape.
 

@@ -1,4 +1,4 @@
-"""Item handlers: from the parsed values of some keys to one item that a model takes.
+"""Item handlers, which convert the parsed values of several keys to one input of a model.
 
 A handler has `keys`, and `tensors_to_item`, a function from {key: parsed value} to the item; `examples` defines what a
 parsed value is. An item of shape () is a NumPy scalar, or `bytes`.
@@ -105,7 +105,7 @@ class BackupHandler(ItemHandler):
         super().__init__([*self.handler.keys, *self.backup.keys])
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
-        """Returns the item of the first handler that yields an element, else that of the backup."""
+        """Returns the item of the handler if it has an element, otherwise the item of the backup."""
         item = self.handler.tensors_to_item(keys_to_tensors)
         elements = item.values if isinstance(item, SparseTensorValue) else item
         count = len(elements) if isinstance(elements, (list, tuple)) else flat(elements).size
@@ -165,7 +165,7 @@ class LookupTensor(Tensor):
             shape_keys: see Tensor.
             shape: see Tensor.
             default_value: see Tensor; pads before values are looked up.
-            unknown: the result for what a mapping or sequence lacks; None: that is an error.
+            unknown: the result for a value that a mapping or sequence lacks; None raises an error.
         """
         super().__init__(key, shape_keys, shape, default_value)
         self._table = table
@@ -175,7 +175,7 @@ class LookupTensor(Tensor):
         self._dtype = STRING if results.dtype.kind in "US" else results.dtype
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
-        """Returns the results, in the shape of what was looked up."""
+        """Returns the results of the lookup, in the shape of the values."""
         value = super().tensors_to_item(keys_to_tensors)
         if self._entries is None:
             return self._table.lookup(value)
@@ -208,7 +208,7 @@ class SparseTensor(ItemHandler):
         indices_key: the key of the indices in the last dimension. In a sequence, time is the dimension before.
         values_key: the key of as many values.
         shape_key: the key of the shape, which takes precedence over `shape`.
-        shape: the shape, if it is always the same. Without either it is that of the list of indices.
+        shape: the shape, if it is constant; without either, the shape of the list of indices.
         densify: whether the item is the dense array; otherwise it is a SparseTensorValue.
         default_value: value of the other elements of the dense array; 0 stands for b'' in strings.
     """
@@ -265,7 +265,7 @@ class Image(ItemHandler):
     Attributes:
         image_key: the key of the bytes, by default 'image/encoded'.
         format_key: the key of the format, by default 'image/format'; only whether it is raw matters.
-        shape: the shape of the item, for instance (height, width, channels); None: that of the image, and one
+        shape: the shape of the item, such as (height, width, channels); None for the shape of the image, or one
             dimension if it is raw.
         channels: 1 for gray, 3 for RGB, 4 for RGB and alpha, 0 for those of the image.
         dtype: dtype of the item. Images are decoded as uint8 and cast, without scaling.

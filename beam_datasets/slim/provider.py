@@ -10,9 +10,9 @@ The order of records is a function of the files, the seed and the arguments:
    window. The number of records is not known before they are read, so it is the shuffle of an endless order, without
    the positions of records that do not exist.
 
-A state is that of a `Dataset` (epoch and position) and where the readers were before the records of the window: with
-them, reading continues there, and leaves out what was provided. A change to this order changes what every saved state
-means.
+A state contains the state of a `Dataset` (epoch and position) and the positions of the readers before the records of
+the window. Reading continues from these positions, and skips records that were already returned. A change to this order
+changes the meaning of every saved state.
 """
 
 from __future__ import annotations
@@ -198,11 +198,11 @@ PassCheckpoint = dict[str, Any]
 its next record; None for a reader that has no file."""
 
 _MIN_SPACING = 64  # records between two checkpoints; a window where that is more
-_MAX_CHECKPOINTS = 5  # what is read ahead, and what is read again to continue, are together at most 7/3 windows
+_MAX_CHECKPOINTS = 5  # records read ahead, and records read again to continue, are together at most 7/3 windows
 
 
 class DatasetSpecification:
-    """Describes a dataset: where its files are, how they are read, and what its author adds.
+    """Description of a dataset: its files, their reader and decoder, and notes of its author.
 
     Attributes:
         data_sources: a path, a pattern, or a list of them.
@@ -290,7 +290,7 @@ class _Readers:
         return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": locations}
 
     def records(self, first: int, checkpoints: deque[PassCheckpoint], spacing: int) -> Iterator[Record | None]:
-        """Yields the records from position `first` on, then None for ever; adds a checkpoint each `spacing` records."""
+        """Yields the records from position `first` on, then None forever; adds a checkpoint every `spacing` records."""
         following = checkpoints[-1]["position"] + spacing
         num_idle = 0  # readers in a row that have no record
         while True:
@@ -359,7 +359,7 @@ class DatasetDataProvider:
             dataset: the dataset to read.
             num_readers: number of files that are read in turns.
             shuffle: whether files, and records within the capacity of the queue, are shuffled.
-            num_epochs: number of times that each file is read; None for ever.
+            num_epochs: number of times that each file is read; None for endless repetition.
             common_queue_capacity: the window of the shuffle: at most this many records are in memory, and each moves by
                 fewer places.
             common_queue_min: less than the capacity, as in TF-Slim; the order does not depend on it.
@@ -483,13 +483,13 @@ class DatasetDataProvider:
         return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
 
     def _checkpoint(self) -> PassCheckpoint:
-        """Returns the last position of the readers that is before all records that are still to be returned."""
+        """Returns the last checkpoint of the readers before the first record that was not returned yet."""
         first = self._shuffle(self._epoch).first_source(self._position)
         checkpoints = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
         return [checkpoint for checkpoint in checkpoints if checkpoint["position"] <= first][-1]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the provider's place in the order, as a dict that JSON can hold."""
+        """Returns the provider's position in the order as a dict of JSON values."""
         state = ReadState(self._position, self._epoch, self._fingerprint_of_reader()).to_dict()
         return {**state, "readers": copy.deepcopy(self._checkpoint())}
 

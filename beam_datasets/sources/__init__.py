@@ -1,1 +1,1 @@
-"""Sources of a builder: the units that are read in parallel, and what is found out about them before or after a run."""
+"""Sources of a builder: their units, which are read in parallel, estimates of sizes, and the search for keys."""

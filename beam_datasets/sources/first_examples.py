@@ -11,7 +11,7 @@ from beam_datasets.sources.units import SourceUnits, read_together, unpack_with_
 
 
 def is_iterated(source: Any) -> bool:
-    """Returns whether a source is an iterable, or a function that is no Beam transform."""
+    """Returns whether a source is an iterable, or a function other than a Beam transform."""
     return isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand"))
 
 

@@ -1,4 +1,4 @@
-"""Finding the original key in an error about a repeated key, of which the shard writer has only the hash."""
+"""Search for the original key of an error about a repeated key. The shard writer knows only the hash of the key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def with_key(error: DuplicateKeyError, builder: Any) -> DuplicateKeyError:
 
 
 def _keys(source: Any, deadline: float) -> Iterator[Any]:
-    """Yields the keys of a source until a time; none of a Beam transform.
+    """Yields the keys of a source until a deadline; nothing for a Beam transform.
 
     Args:
         source: an iterable of (key, example), a function that returns one, or a `SourceUnits`.
@@ -60,7 +60,7 @@ def _keys(source: Any, deadline: float) -> Iterator[Any]:
 
 
 def _source_items(source: Any) -> Iterator[Any]:
-    """Yields the elements of a source; none of a Beam transform."""
+    """Yields the elements of a source; nothing for a Beam transform."""
     if isinstance(source, SourceUnits):
         for unit in source.units:
             yield from source.read(unit)

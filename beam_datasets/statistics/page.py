@@ -179,7 +179,7 @@ def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
 
 
 def _num_kinds(feature: dict[str, Any]) -> int:
-    """Returns the number of different values, of which NaN and each infinity is one."""
+    """Returns the number of distinct values; NaN and each infinity count as one value."""
     return int(feature["distinct"]) + sum(bool(feature.get(kind)) for kind in ("nan", "inf", "-inf"))
 
 
@@ -449,7 +449,7 @@ def _last_number(edges: Sequence[Any]) -> Any:
 
 
 def _bar_range(edges: Sequence[float], number: int) -> str:
-    """Returns the range of the bar with a number: "7" or "0 to 9"; `edges` are those of all bars."""
+    """Returns the range of the bar with a number: "7" or "0 to 9"; `edges` are the edges of all bars."""
     low, high = edges[number], edges[number + 1] - _is_whole(edges)
     return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
 

@@ -111,7 +111,7 @@ def compute(
 
 
 def compute_request(request: StatisticsRequest) -> Statistics:
-    """Returns the statistics that are asked for, computed in this process."""
+    """Computes the requested statistics in this process."""
     return conclude(merge(gather(run, request) for run in request.runs()), request)
 
 
@@ -119,7 +119,7 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
     """Returns the statistics of all summaries.
 
     Raises:
-        LostExamplesError: the number of examples is not that of the slices.
+        LostExamplesError: the number of examples differs from the length of the slices.
     """
     slices, names = {}, display_names(request.features.decoded())
     for number, (name, runs) in enumerate(request.slices):

@@ -157,7 +157,7 @@ class DistinctValues:
 
         Args:
             occurrences: hash of each occurrence.
-            pick: function from indices of occurrences to the hashes of their values, and what to show of these.
+            pick: function from indices of occurrences to (hashes of their values, representations of the values).
         """
         last = self.sampled[0, -1] if self.sampled.shape[1] == SAMPLE else np.uint64((1 << 64) - 1)
         indices = np.flatnonzero(occurrences <= last)

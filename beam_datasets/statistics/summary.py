@@ -1,4 +1,4 @@
-"""Summaries of features: which features are asked for, and the mergeable summary of each.
+"""Summaries of features: the selection of features, and the mergeable summary of each.
 
 The result does not depend on how examples are grouped.
 """
@@ -304,8 +304,8 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
     Args:
         summary: summary of the leaf, changed in place.
         leaf: the feature.
-        column: its values.
-        records: the index in the slice of each record.
+        column: the values of the feature in n records.
+        records: the index of each record in the slice, of shape (n,).
     """
     present = records[column.present]
     missing = len(records) - len(column.present) - column.damaged

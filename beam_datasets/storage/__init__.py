@@ -97,7 +97,8 @@ def open_reader(path: PathLike, *, size: int | None = None) -> Reader:
 
     Args:
         path: the file.
-        size: its size in bytes, or where the last range ends, if that is known: an object store is not asked for it.
+        size: the size in bytes, or the end of the last range, if known; otherwise an object store needs a request for
+            it.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -120,7 +121,7 @@ def open_writer(path: PathLike) -> Writer:
 def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
     """Checks, as far as possible without writing, that `write_bytes` can write a local file.
 
-    Nothing is made or changed. A store is not asked: permission to write does not imply permission to read.
+    Nothing is created or changed. Stores are not checked: permission to write does not imply permission to read.
 
     Args:
         path: path of the file.

@@ -56,7 +56,7 @@ class Reader(ABC):
         return self._read(start, stop) if stop > start else b""
 
     def read_many(self, ranges: Sequence[Range]) -> Iterable[Buffer]:
-        """Returns bytes [start, stop) of the file for each range; an object store is asked for many at once."""
+        """Returns bytes [start, stop) of the file for each range; an object store receives many requests at once."""
         return itertools.starmap(self.read, ranges)
 
     def chunks(self) -> Iterator[Buffer]:
@@ -76,7 +76,7 @@ class Reader(ABC):
         """Returns bytes [start, stop) as the store sends them now, and forgets those of a cache.
 
         Returns:
-            None for a file of this machine: what was read of it was not changed on the way.
+            None for a local file, whose bytes cannot have been changed by a network.
         """
         return None
 
@@ -114,7 +114,7 @@ class Writer(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Discards what was written; an existing file stays as it is. Raises nothing."""
+        """Discards the written bytes; an existing file is unchanged. Raises no errors."""
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +155,7 @@ class Backend(Protocol):
         """Returns the names in a directory, in any order."""
 
     def make_dirs(self, path: str) -> None:
-        """Makes the directory and those above it; does nothing where there are no directories."""
+        """Creates the directory and its parents; does nothing in a store, which has no directories."""
 
     def read_bytes(self, path: str) -> bytes:
         """Returns the content of a file."""

@@ -274,7 +274,7 @@ class PieceCache:
                     os.unlink(unfinished)
 
     def path(self, key: str, number: int | None = None) -> str:
-        """Returns the path of a piece; without a number, that of all pieces of a file up to "-<number>"."""
+        """Returns the path of a piece; without a number, the common prefix of the paths of all pieces of a file."""
         return os.path.join(self.directory, key[:2], key if number is None else f"{key}-{number}")
 
     def _make_space(self, num_bytes: int) -> None:

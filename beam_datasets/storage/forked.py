@@ -17,7 +17,7 @@ Store = tuple[str, StoreOptions]
 """The root of a store and its options, from which the helper process creates a client."""
 
 
-class _Whole:
+class _GetResult:
     """The content of an object, with the interface of obstore's result of `get`."""
 
     def __init__(self, content: bytes) -> None:
@@ -38,9 +38,14 @@ class ForkedObstore:
         """Returns the metadata of an object as a dict, such as {'path': key, 'size': bytes, ...}."""
         return self._call("head", store, key, {})
 
-    def get(self, store: Store, key: str) -> _Whole:
-        """Returns a whole object."""
-        return _Whole(self._call("get", store, key, {}))
+    def get(self, store: Store, key: str) -> _GetResult:
+        """Returns the content of an object; call `bytes()` on the result.
+
+        Args:
+            store: root and options of the store.
+            key: key of the object in the store.
+        """
+        return _GetResult(self._call("get", store, key, {}))
 
     def get_ranges(self, store: Store, key: str, *, starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
         """Returns the bytes [start, end) of an object for each pair of `starts` and `ends`.

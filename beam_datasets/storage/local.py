@@ -60,11 +60,11 @@ class LocalReader(Reader):
             super().__init__(path, os.fstat(self.descriptor).st_size)
 
     def __reduce__(self) -> tuple[type[LocalReader], tuple[str]]:
-        """Has a copy, here or in another process, open the file for itself: each closes its own."""
+        """Pickles the path only: each copy, also in another process, opens and closes the file itself."""
         return LocalReader, (self.path,)
 
     def _read(self, start: int, stop: int) -> bytes:
-        """Reads bytes [start, stop) by position, and again what the system leaves out of a large read.
+        """Reads bytes [start, stop) by position; repeats large reads that the system does not complete.
 
         Raises:
             ValueError: the file was closed.
@@ -129,7 +129,7 @@ def lock(file: BinaryIO, path: str) -> bool:
     Another process may have moved or removed the file while this one waited.
 
     Raises:
-        StorageError: the file system has no locks, or the path cannot be looked at.
+        StorageError: the file system has no locks, or the path cannot be accessed.
     """
     with _naming_path(path):
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -466,7 +466,7 @@ def memory_map(path: str) -> Buffer:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Opens a regular file. A FIFO is refused, as opening it would wait for a writer; a device, as it has no end."""
+    """Opens a regular file; raises an error for a FIFO, which would wait for a writer, and for a device."""
     _stat_regular(path)
     return os.open(path, flags)
 

@@ -81,7 +81,7 @@ class ObjectReader(Reader):
         super().__init__(path, int(metadata["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
 
     def read_many(self, ranges: Sequence[Range]) -> list[Buffer]:
-        """Returns the ranges, asked for together; near ones in one request."""
+        """Returns the bytes of the ranges, requested at the same time; close ranges share a request."""
         obstore, store, key = _resolve_store(self.path)
         nonempty_ranges = [(start, stop) for start, stop in ranges if start != stop]
         for start, stop in nonempty_ranges:
@@ -146,7 +146,7 @@ class ObjectWriter(Writer):
 
 
 def exists(path: str) -> bool:
-    """Returns whether there is an object, or any below; a web server is asked for the object only."""
+    """Returns whether the object exists, or an object below the path; on a web server only the object counts."""
     try:
         size(path)
     except PathNotFoundError:
@@ -203,7 +203,8 @@ open_reader, open_writer = ObjectReader, ObjectWriter
 def create_bytes(path: str, data: Buffer) -> None:
     """Puts the object on the condition that it does not exist.
 
-    After an attempt whose answer was lost, the next one finds the object that it made; so what is there is compared.
+    If the answer to an attempt is lost, the next attempt finds the object that it created. Therefore the content of an
+    existing object is compared.
     """
     obstore, store, key = _resolve_store(path)
     content = bytes(data)
@@ -396,7 +397,7 @@ def _is_panic(error: BaseException) -> bool:
 
 
 def _check_endpoints(root: str, options: Mapping[str, Any]) -> None:
-    """Checks the address of a server in options or else the environment: what is no URL ends in a panic of Rust.
+    """Checks the address of a server in options, or else the environment. An invalid URL would cause a panic of Rust.
 
     Args:
         root: URL of the bucket.
@@ -490,7 +491,7 @@ def _read_again(path: str, read: Callable[[], T]) -> T:
 
 
 def _call_with_retries(path: str, call: Callable[[int], None]) -> None:
-    """Calls with the number of the attempt until it succeeds: obstore itself repeats only what it knows is harmless."""
+    """Calls with the number of the attempt until it succeeds. (obstore repeats only requests that are idempotent.)"""
     for number in range(_MAX_ATTEMPTS):
         try:
             with _naming_object(path):
@@ -523,7 +524,7 @@ def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[N
 
 
 def _translate_error(path: str, error: BaseException, options: StoreOptions) -> StorageError:
-    """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials.
+    """Returns the `StorageError` for an error of obstore, with advice about missing credentials.
 
     Args:
         path: path of the object, for the message.

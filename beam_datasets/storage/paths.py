@@ -39,7 +39,7 @@ _ROOT = re.compile(r"([^/]*://[^/]*?)(~\d+)?(/.*)?", re.DOTALL)
 
 
 def is_temporary(name: str) -> bool:
-    """Returns whether a name is that of an unfinished file.
+    """Returns whether a file name belongs to an unfinished file.
 
     >>> is_temporary(".tmp-0123456789abcdef0123456789abcdef"), is_temporary(".tmp-mine")
     (True, False)
@@ -85,7 +85,7 @@ def as_text(path: Any) -> str:
     """Returns a path as text.
 
     Raises:
-        TypeError: it is no path of str; for a dataset, the message says which path to give.
+        TypeError: it is not a path of str; for a dataset, the message contains the path to pass.
     """
     if isinstance(path, (str, os.PathLike)) and isinstance(text := os.fspath(path), str):
         return text
@@ -288,7 +288,7 @@ def has_options(path: str) -> bool:
 
 
 def url(path: str) -> str:
-    """Returns the URL of a path without the number of its options: what is written to files.
+    """Returns the URL of a path without the number of its options, as it is written to files.
 
     >>> url("s3://bucket~2/data"), url("/data~2")
     ('s3://bucket/data', '/data~2')

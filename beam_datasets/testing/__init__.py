@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class FakeDownloads(DownloadSettings):
-    """Settings whose manager finds files in a directory instead of fetching them.
+    """Settings whose manager returns files of a directory instead of downloading them.
 
     Attributes:
-        results: {method of the manager: what it returns, with paths within the directory}; a method without any returns
-            the directory.
-        check: a URL without recorded checksum is an error.
+        results: {method of the manager: its result, with paths relative to the directory}; a method without a result
+            returns the directory.
+        check: whether a URL without recorded checksum is an error.
     """
 
     results: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -41,7 +41,7 @@ class FakeDownloads(DownloadSettings):
 
 
 class _FakeManager(DownloadManager):
-    """Returns files of a directory, whatever is asked for."""
+    """A manager that returns files of a directory for any request."""
 
     _settings: FakeDownloads
 
@@ -94,7 +94,7 @@ class _FakeManager(DownloadManager):
 
 
 class DatasetBuilderTestCase(unittest.TestCase):
-    """Builds a dataset twice from the fake sources in `dummy_data`, and compares what it finds.
+    """Builds a dataset twice from the fake sources in `dummy_data`, and compares the results.
 
     Attributes:
         DATASET_CLASS: the builder.
@@ -128,7 +128,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
         return Path(self.EXAMPLE_DIR or Path(inspect.getfile(type(self))).parent / "dummy_data")
 
     def setUp(self) -> None:
-        """Skips the base class itself, and checks what a test must have."""
+        """Skips the base class itself, and checks the attributes of the test."""
         if self.DATASET_CLASS is None:
             self.skipTest("a subclass sets DATASET_CLASS")
         self.assertTrue(self.dummy_data.is_dir(), f"{self.dummy_data} does not exist; put the fake sources there")

@@ -1,4 +1,4 @@
-"""A check of connectors that users write."""
+"""A check of user-defined connectors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
-    """Checks a connector with values that it takes, and returns what each of them is read as.
+    """Encodes and decodes values with a connector, checks the result, and returns the decoded values.
 
-    The values are encoded, and decoded by the connector that features.json describes, as another process makes it. They
-    are given alone and, if the connector can be in sequences, as items of a sequence and of a sequence of sequences.
+    The values are decoded by a connector that is created from features.json, as in another process. They are tested
+    alone and, if the connector can be in sequences, as items of a sequence and of a sequence of sequences.
 
     Args:
         feature: the connector.
-        values: examples of the feature, at least one. Those of which something is missing are given alone only.
+        values: valid values of the feature, at least one. Values that contain None are only tested alone.
 
     Raises:
-        AssertionError: features.json makes another connector; two encodings of a value differ; a value does not have
-            the shape and dtype that the connector declares; or an item of a sequence is not read as the value alone.
+        AssertionError: features.json describes another connector; two encodings of a value differ; a value does not
+            have the shape and dtype that the connector declares; or an item of a sequence is decoded to another value.
         FeatureError: a value cannot be encoded or decoded, or the class is not registered.
         ValueError: `values` is empty.
     """
@@ -48,14 +48,12 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
 
 
 def _check_items(connector: Any, values: list[Any], expected: list[Any]) -> None:
-    """Checks that values are read as items of sequences in the same way as alone.
-
-    It raises an AssertionError if they are not.
+    """Checks that values in sequences are decoded like single values; raises an AssertionError if not.
 
     Args:
         connector: the connector.
-        values: examples of the feature.
-        expected: what is read of each value alone.
+        values: valid values of the feature.
+        expected: the decoded form of each value alone.
     """
     many = F.Sequence(connector)
     for tree, nested in ((many, values), (F.Sequence(many), [[], values])):

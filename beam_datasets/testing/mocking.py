@@ -64,7 +64,7 @@ def mock_data(
 ) -> Iterator[None]:
     """Lets `load` and builders read random examples, which are the same each time; nothing is downloaded or built.
 
-    Each split has `num_examples`, whatever slice of it is asked for. Features of your own have values of the shape and
+    Each split, and each slice of it, has `num_examples` examples. Features of your own have values of the shape and
     the dtype that `get_tensor_info` declares.
 
     Args:
@@ -121,7 +121,7 @@ class _Mocked:
         self._as_dataset: Any = ReadOnlyBuilder.as_dataset
 
     def as_dataset(self, builder: DatasetBuilder | ReadOnlyBuilder, split: Any, options: dict[str, Any]) -> Any:
-        """Returns what `as_dataset` of the builder returns, with random examples.
+        """Returns the result of the builder's `as_dataset`, with random examples.
 
         Args:
             builder: the builder.

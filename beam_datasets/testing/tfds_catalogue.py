@@ -48,7 +48,7 @@ def _rename_module(module: str) -> str:
 
 
 class _Renaming(ast.NodeTransformer):
-    """Imports of TFDS become imports of what stands for it."""
+    """Replaces imports of TFDS by imports of the modules here that stand for it."""
 
     def visit_Import(self, node: ast.Import) -> Any:
         """Returns the `import` statements that replace those of modules of TensorFlow Datasets."""
@@ -75,7 +75,7 @@ class _Renaming(ast.NodeTransformer):
 
 
 class _Catalogue(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules in the files of TFDS; what packages import by themselves is left out."""
+    """Finds modules in the files of TFDS, without the imports of their packages."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -115,7 +115,7 @@ class _Catalogue(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class LazyBuilderImport:
-    """A builder class that is loaded when it is first used; modules of TFDS have it for those that moved."""
+    """A builder class that is loaded when it is first used; modules of TFDS contain it for classes that have moved."""
 
     def __init__(self, name: str) -> None:
         self._name = name

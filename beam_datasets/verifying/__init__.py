@@ -1,4 +1,4 @@
-"""Verifies that a dataset is what was published, and reports which of its examples are lost."""
+"""Verifies that the files of a dataset equal the published ones, and reports lost examples."""
 
 from beam_datasets.verifying.expected import Expected as Expected
 from beam_datasets.verifying.expected import Finding as Finding

@@ -253,7 +253,12 @@ class Expected:
             self.features = tree  # features of another version would fit no record
 
     def _with_labels(self, tree: FeatureConnector, file: str) -> FeatureConnector:
-        """Returns the features with the labels of one file, so that an error names this file."""
+        """Returns the features with the labels of one label file, or unchanged with a finding if the file is damaged.
+
+        Args:
+            tree: the features.
+            file: name of the label file in the directory.
+        """
         content = self._read_file(file)
         try:
             text = None if content is None else content.decode()
@@ -439,7 +444,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference from what was published.
+    """One difference from the published version.
 
     Attributes:
         file: name in the dataset's directory.
@@ -447,7 +452,7 @@ class Finding:
         record: number in the file of the first affected record; None if no record is affected.
         kind: a key of `REMEDIES`.
         message: the actual and the expected state.
-        lost: the examples that are lost by it; None if there are none.
+        lost: the lost examples; None if no example is lost.
     """
 
     file: str
@@ -477,7 +482,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
-        """Parses what `to_json` returns."""
+        """Parses the result of `to_json`."""
         lost_examples = None if value["lost"] is None else Lost.from_text(value["lost"])
         return cls(value["file"], value["offset"], value["record"], value["kind"], value["message"], lost_examples)
 

@@ -1,4 +1,4 @@
-"""Compares what a dataset's shards contain with what they should contain."""
+"""Compares the actual content of a dataset's shards with the expected content."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def verify(
     progress: OnProgress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Reads a published dataset from end to end and returns what is damaged; changes nothing.
+    """Reads a published dataset completely, and returns a report of its damage; changes nothing.
 
     Checks everything that is recorded: each record's length and checksums, the number of records, each index, the
     checksums of all files, and that the small files agree; and that stored images and sounds are whole. A directory
@@ -71,7 +71,7 @@ def verify(
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, including images; else one record of each mebibyte is parsed.
         jobs: number of shards to read at once; None for one per core that this process may use.
-        progress: called with how many bytes were read and how many there should be, from several threads in turn.
+        progress: called with the number of bytes read and the expected total, by one thread at a time.
         storage_options: options of a URL's store; see `beam_datasets.builder`.
 
     Raises:
@@ -99,7 +99,7 @@ def examine(
     progress: OnProgress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Examination:
-    """Reads a dataset and returns what it should contain and what it contains; see `verify`."""
+    """Reads a dataset and returns its expected and its actual content; see `verify`."""
     decode = boolean("decode", decode)
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     expected = read_expected(storage.with_options(dataset_dir, storage_options))
@@ -151,9 +151,10 @@ def _read_shards(
 
 
 class _Counter:
-    """Adds up what threads have read; stops them after one has failed."""
+    """Counts the bytes that threads read, for `progress`; stops the threads after one has failed."""
 
     def __init__(self, progress: OnProgress | None, total: int | None) -> None:
+        """Starts at 0 of `total` bytes, which is None if the expected size is unknown."""
         self.is_stopped = False
         self._progress = progress
         self._total = total
@@ -245,8 +246,8 @@ class _Shard:
     def _file_findings(self) -> Iterator[Finding]:
         """Yields the findings of the file.
 
-        It is missing or unreadable, and then there is no other finding; or there is one for each damage, and one that
-        says how the file differs if its checksum or number of records is not the published one.
+        If the file is missing or unreadable, that is the only finding. Otherwise there is one for each damage, and one
+        if the checksum or the number of records differs from the published one.
         """
         facts, name, expected = self.facts, self._file_name, self._num_examples
         if facts.problem is not None:
@@ -263,7 +264,7 @@ class _Shard:
             yield Finding(name, facts.size, None, "count", message, self._lost(facts.num_records))
 
     def _damage_finding(self, damage: Damage) -> Finding:
-        """Returns the finding of a damage, with the examples that are lost by it."""
+        """Returns the finding of a damage, with the lost examples."""
         kind, message = damage.kind, damage.problem
         if self._num_examples is not None and damage.record >= self._num_examples:
             kind, message = "size", f"{self.facts.size - damage.offset} bytes follow the last record"

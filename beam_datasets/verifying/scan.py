@@ -1,4 +1,4 @@
-"""Reads a shard and its index from end to end: what they contain, whatever they should contain."""
+"""Reads a shard and its index completely, and reports their content without comparing it with the metadata."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ UNCHECKED = (ExampleError, FeatureError, MemoryError)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Consecutive records of a shard that are not good.
+    """Consecutive damaged records of a shard.
 
     Attributes:
         offset: byte where they begin.
         record: number in the file of the first.
         count: number of records; None if the rest of the file is lost.
-        kind: 'record', 'cut', 'unreadable', 'example' or 'value', as of a finding.
+        kind: 'record', 'cut', 'unreadable', 'example' or 'value'; see `Finding.kind`.
         problem: description of the first damage.
-        key: the sort key of the first in the index; None if there is none.
+        key: the sort key of the first record in the index; None if the index has no keys.
     """
 
     offset: int
@@ -63,8 +63,8 @@ class Mismatch:
 
     Attributes:
         record: number in the file.
-        indexed: byte where the index has it; None if the index ends before.
-        actual: byte where it begins in the file.
+        indexed: offset of the record in bytes according to the index; None if the index ends before it.
+        actual: offset of the record in the file, in bytes.
     """
 
     record: int
@@ -79,12 +79,12 @@ class IndexFacts:
     Attributes:
         problem: why it is not an index; None if it is one. Else the attributes below `crc32c` are empty.
         crc32c: CRC-32C of the file; None if it cannot be read.
-        num_records: in the index.
+        num_records: number of records in the index.
         has_keys: whether there are sort keys.
-        first_key: the first one; None if there is none.
-        last_key: the last one.
-        descents: the records whose key is not less than that of the next one, up to a maximum number.
-        keys_problem: description of what is wrong with the keys.
+        first_key: the first sort key; None if there are no keys.
+        last_key: the last sort key.
+        descents: numbers of records whose key is not less than the next key, up to a maximum number of them.
+        keys_problem: description of a problem of the keys; None if they are valid.
         mismatch: the first difference from the shard.
     """
 
@@ -166,7 +166,7 @@ class RecordChecks:
         return cls(fits, decoding_check(features), block_check(features), files)
 
     def problems(self, records: list[bytes], sample: int) -> dict[int, tuple[str, str]]:
-        """Returns the number of each bad record, the kind of its damage, and what is wrong.
+        """Returns {number of a damaged record: (kind of the damage, description)}.
 
         Args:
             records: to check.

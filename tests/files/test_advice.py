@@ -99,7 +99,7 @@ def test_skip_bad(tmp_path):
     assert len(rows("sound_folder", tmp_path / "sounds", "--skip_bad")) == 1
 
 
-@follows("files/infer.py:_without_missing --skip_bad", "files/infer.py:_kind --skip_bad")
+@follows("files/infer.py:_handle_missing --skip_bad", "files/infer.py:_kind --skip_bad")
 def test_rows_of_other_types_are_left_out(tmp_path, caplog):
     values = [{"a": 1, "l": [1]}] * 3 + [{"a": "x", "l": [1]}, {"a": 4, "l": None}]
     assert [row["a"] for row in rows("jsonl", jsonl(tmp_path, *values), "--skip_bad")] == [1, 1, 1]

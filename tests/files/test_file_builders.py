@@ -128,7 +128,7 @@ def test_a_feature_that_no_row_has(files, caplog):
     files.write("a.jsonl", jsonl([{"price": 1, "user": {"name": "x"}, "parts": [{"id": 1}]}]))
     options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=added=int64?"]
     assert files.read("jsonl", *options)[0]["added"] is None
-    assert "feature 'added' is in none of the rows that were looked at." in caplog.text
+    assert "feature 'added' is in none of the sampled rows." in caplog.text
     assert "user" not in caplog.text
     assert "parts" not in caplog.text
 

@@ -413,7 +413,7 @@ _TYPES = {"wav": "audio/wav", "flac": "audio/flac", "mp3": "audio/mpeg", "ogg": 
 
 
 def stored_features(features: FeatureConnector) -> Any:
-    """Returns the decoders that leave images, files of sound and what is not known as they are stored."""
+    """Returns the decoders that leave images, sound files and unknown features in their stored form."""
     return skip_decoding(features, UnknownFeature, *PICTURES, *SOUNDS)
 
 

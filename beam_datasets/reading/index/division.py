@@ -5,8 +5,9 @@ consecutive positions. If a block is a worker's batch, or divides it, the batche
 together the next part of the stream, for every W. A block consists of a few ranges of adjacent records, and a worker
 reads no others; divided by single examples, W workers would read nearly every byte W times.
 
-Between blocks, what the workers have taken together is a prefix of the stream, so one position is enough to resume with
-any number of workers. In the middle of blocks, `UnfinishedBlocks` has three more numbers; see `reading.index.progress`.
+Between blocks, all items that the workers have taken are a prefix of the stream, so one position is enough to resume
+with any number of workers. In the middle of blocks, `UnfinishedBlocks` has three more numbers; see
+`reading.index.progress`.
 """
 
 from __future__ import annotations

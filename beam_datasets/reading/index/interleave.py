@@ -181,7 +181,7 @@ class InterleaveOrder:
 
     @functools.cached_property
     def _tail(self) -> _Tail:
-        """The end of the order, once no file is left to open."""
+        """The part of the order after all files were opened; see `_Tail`."""
         first_visits, end = self._schedule
         start = self.examples_per_visit * end - int(self._shortfalls[1][-1])
         return _Tail.from_schedule(self.lengths, first_visits, end, self._cycle, self.examples_per_visit, start)

@@ -1,6 +1,6 @@
 """Progress: the items of a stream that workers have taken, and the operation that yields the remaining ones.
 
-The stream is a dataset without its final `shard` and `batch` steps; all workers share it. What they have taken is a
+The stream is a dataset without its final `shard` and `batch` steps; all workers share it. The items taken so far are a
 prefix of the stream while they are between blocks. In the middle of blocks, each has taken a part of its block, and
 other workers, in any number, can continue with the remaining items: the untaken items of each block, then all later
 blocks. If these workers stop in the middle of blocks, too, their progress is counted in the remaining items, and so on.

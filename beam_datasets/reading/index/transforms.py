@@ -345,7 +345,7 @@ class Shared(Rearranged):
 
 
 class _Padded:
-    """The last items of an epoch, followed by endless repetitions of the whole epoch."""
+    """The last items of an epoch, then endless repetitions of the whole epoch, from which `even="pad"` adds items."""
 
     def __init__(self, last: Operation, full: Operation) -> None:
         """Concatenates the items of `last` and endless repetitions of `full`."""
@@ -353,7 +353,7 @@ class _Padded:
         self._full = full
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at ascending positions."""
+        """Yields the items at spans of positions; see `Operation.blocks`."""
         for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda lap_spans: lap_spans[0]):
             child_spans = (part_spans for _, part_spans in parts)
             yield from (self._full if lap else self._last).blocks(child_spans, epoch)
