@@ -225,9 +225,17 @@ class Parser(argparse.ArgumentParser):
         """
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            near = near_option(unknown, self) or self._option_of(unknown[0])
+            near = self._engine_note(unknown) or near_option(unknown, self) or self._option_of(unknown[0])
             self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
         return parsed
+
+    def _engine_note(self, unknown: Sequence[str]) -> str:
+        """Returns where this command runs, and what to do on an engine, if --runner is among the unknown arguments."""
+        if "--runner" not in {arg.partition("=")[0] for arg in unknown}:
+            return ""
+        name = self.prog.rpartition(" ")[2]
+        advice = " `build` the new examples there as a dataset, and append it with --from." if name == "append" else ""
+        return f" {name} runs on this machine, without an engine.{advice}"
 
     def _option_of(self, text: str) -> str:
         """Returns ` Did you mean '--data_dir x'?`, or another option that may be meant by an argument x without one."""

@@ -161,6 +161,12 @@ GUESSES = [
     ("append digits --delete id=3", "expected a file of keys, one per line"),
     ("append digits --delete_keys 3", "Use `--delete FILE`"),
     ("append digits --bump major", "the smallest number that the change allows"),
+    (
+        "append digits --runner FlinkRunner --flink_master=a:8081",
+        "append runs on this machine, without an engine. `build`",
+    ),
+    ("append digits --from csv --pattern a.csv --flink_master=a:8081 --runner=FlinkRunner", "append it with --from.\n"),
+    ("head digits --runner FlinkRunner", "head runs on this machine, without an engine.\n"),
     ("prune digits", "Type `beam-datasets prune NAME --keep 3 --data_dir DIR`"),
     ("prune digits --older_than 30d", "Use `--keep 3`"),
     ("tag digits:1.0.0", "Type `beam-datasets tag NAME:1.0.0 TAG --data_dir DIR`"),
