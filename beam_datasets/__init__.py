@@ -98,19 +98,48 @@ def __getattr__(name: str) -> _typing.Any:
                 from beam_datasets.advice import instead_of
 
                 hint = instead_of("bd", name) or hint
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}", name=name, obj=None)
-        from beam_datasets.advice import instead_of
-        from beam_datasets.errors import did_you_mean
-
-        error = getattr(_importlib.import_module(f"{__name__}.errors"), name, None)
-        hint = f"Use `bd.errors.{name}`." if isinstance(error, type) and issubclass(error, Exception) else ""
-        hint = hint or instead_of("bd", name) or did_you_mean(name, __all__).strip()
+        else:
+            hint = _hint(name)
         message = f"module {__name__!r} has no attribute {name!r}. {hint}".strip()
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
     home = _importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
     value = getattr(home, name) if _HOME_OF[name] else home
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """Returns what to write instead of a name that this package lacks; '' if nothing is known of it."""
+    from beam_datasets.advice import instead_of
+    from beam_datasets.errors import did_you_mean
+
+    error = getattr(_importlib.import_module(f"{__name__}.errors"), name, None)
+    hint = f"Use `bd.errors.{name}`." if isinstance(error, type) and issubclass(error, Exception) else ""
+    return hint or instead_of("bd", name) or did_you_mean(name, __all__, cutoff=0.7).strip()
+
+
+class _MissingNames:
+    """The last finder of `sys.meta_path`: an import that no other one resolves is an error with advice.
+
+    Python drops the message of the AttributeError of a module's `__getattr__` in `from beam_datasets import name`.
+    """
+
+    @staticmethod
+    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
+        """Raises an ImportError for a missing name of this package or of its features; returns None for others."""
+        package, _, name = fullname.rpartition(".")
+        if package not in (__name__, f"{__name__}.features") or name.startswith("_"):
+            return
+        try:
+            getattr(_importlib.import_module(package), name)
+            hint = f"It is a name, not a module: `from {package} import {name}`."
+        except AttributeError as error:
+            _, _, hint = str(error).partition(". ")
+        hint = hint or f"`dir({package})` lists the names that there are; docs/reference/api.md describes them."
+        raise ImportError(f"{package} has no {name!r}. {hint}", name=package) from None
+
+
+_sys.meta_path.append(_MissingNames)
 
 
 def __dir__() -> list[str]:

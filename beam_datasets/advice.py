@@ -173,7 +173,7 @@ def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError |
     if not sentence:
         return None
     kind = obj if isinstance(obj, type) else type(obj)
-    message = f"{kind.__name__} has no attribute {name!r}. {sentence}"
+    message = f"{getattr(kind, '_public_name', kind.__name__)} has no attribute {name!r}. {sentence}"
     return AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
 
 
@@ -189,6 +189,9 @@ def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
         for receiver in receivers:
             if (error := missing_attribute(receiver, self, name)) is not None:
                 raise error
+        hint = "" if name.startswith("_") else did_you_mean(name, filter(str.islower, dir(type(self))), cutoff=0.7)
+        if hint:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{hint}", name=name, obj=None)
         return object.__getattribute__(self, name)  # raises what it raised before
 
     return __getattr__

@@ -235,6 +235,7 @@ DATASET: Mapping[str, str] = {
     "zip": "`zip(a, b)`, or one dataset with the features of both",
     "__add__ | __or__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
     "__and__ | __sub__": "`bd.diff(old, new)` for two versions, or `{ds}.filter(function)`",
+    "__contains__(name)": "`{name} in {ds}.features` for a feature, or `{ds}.find(key)`, which raises a KeyError, for a key",
     "__mul__(count)": "`{ds}.repeat({count:2})`",
     "__setitem__(key)": "`{ds}.map(lambda e: {{**e, {key}: value}})` for a feature, `{ds}.shuffle(seed=0)` for another order, or "
     "`bd.append(name, source)` for more or corrected examples",
@@ -453,6 +454,17 @@ BUILDER: Mapping[str, str] = {
     "RELEASE_NOTES | BUILDER_CONFIGS | MANUAL_DOWNLOAD_INSTRUCTIONS": "the builder's class: a published version has none",
 }
 
+TORCH_ITERATOR: Mapping[str, str] = {
+    "state_dict | get_state | state": "`dataset.state_dict()` of `dataset = ds.as_torch()`, which is that of its last iterator",
+    "load_state_dict(state) | set_state(state)": "`dataset.load_state_dict({state})` of `dataset = ds.as_torch()`, before `iter(dataset)`",
+    "set_epoch(epoch)": "`dataset.set_epoch({epoch:0})` of `dataset = ds.as_torch()`, before `iter(dataset)`",
+    "get_next | next | get": "`next({torch_iterator})`",
+    "batch(batch_size) | map(function) | shuffle(seed) | take(count) | repeat(count) | filter(function)": (
+        "`ds.{name}(...).as_torch()`: operations come before `as_torch()`"
+    ),
+    "features | info | dataset": "`ds`, the dataset before `as_torch()`, such as `ds.features`",
+}
+
 TORCH_DATASET: Mapping[str, str] = {
     "__getitem__(index)": "`as_torch(map_style=True)[{index:0}]`, or `ds[{index:0}]` of the dataset; a DataLoader reads this one in order",
     "batch(batch_size) | padded_batch(batch_size)": "`ds.{name}({batch_size:32}).as_torch()`, with `DataLoader(..., batch_size=None)`",
@@ -509,13 +521,27 @@ FEATURES: Mapping[str, str] = {
     "string | str | bytes": "`bd.features.Text()`",
     "bool | int8 | int16 | int32 | int64 | uint8 | uint16 | float16 | float32 | float64": "`bd.features.Scalar('{name}')`",
     "String | Str | Bytes | Binary": "`bd.features.Text()`",
-    "Int64 | Int32 | Float32 | Float64 | Int | Float | Bool | Boolean | Number | Int8 | Int16 | UInt8 | Uint8 | UInt16 | Float16"
-    " | BFloat16 | Double | Long | Short | Half | Integer": "`bd.features.Scalar('int64')`, with any dtype of NumPy",
+    **{
+        names: f"`bd.features.Scalar('{dtype}')`, or another dtype of NumPy"
+        for dtype, names in {
+            "bool": "Bool | Boolean",
+            "int64": "Int64 | Int | Integer | Long | Number",
+            "int32": "Int32",
+            "int16": "Int16 | Short",
+            "int8": "Int8",
+            "uint8": "UInt8 | Uint8 | Byte",
+            "uint16": "UInt16 | Uint16",
+            "float64": "Float64 | Double",
+            "float32": "Float32 | Float",
+            "float16": "Float16 | Half",
+            "bfloat16": "BFloat16",
+        }.items()
+    },
     "MultiLabel(names) | MultiLabels(names) | Tags(names)": "`bd.features.Sequence(bd.features.ClassLabel(names={names:['cat', 'dog']}))`",
     "OneHot(num_classes)": "`bd.features.ClassLabel(num_classes={num_classes:10})`, and `ds.map(function)` to encode it",
     "Label(names) | Labels(names) | Categorical(names) | Enum(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
     "Embedding(size)": "`bd.features.Tensor(shape=({size:128},), dtype='float32')`",
-    "Array(shape) | NDArray(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
+    "Array(shape) | NDArray(shape) | Ndarray(shape) | NdArray(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
     "Dict(features) | Struct(features) | Nested(features) | Object(features) | Message(features)": "`bd.features.FeaturesDict({features})`",
     "Features(features)": "`bd.features.FeaturesDict({features:dict})`",
     "Value(dtype)": "`bd.features.Scalar({dtype:'int64'})`, or `bd.features.Text()` for strings",
@@ -535,7 +561,7 @@ FEATURES: Mapping[str, str] = {
     "Graph | Table | DataFrame": "`bd.features.Sequence({{'source': 'int64', 'target': 'int64'}})`, a list of dicts",
     "Union | Variant | Null | Either": "`bd.features.Scalar('int64', optional=True)`, one for each type, or `bd.features.Text()` with JSON",
     "Picture | Img | Jpeg | Png | JPEG | PNG | Mask | Segmentation | SegmentationMask": "`bd.features.Image()`",
-    "Vector(shape) | Matrix(shape) | Tokens(shape) | Ragged": "`bd.features.Tensor(shape={shape:(8,)}, dtype='float32')`, or `bd.features.Sequence(bd.features.Scalar('int64'))` for any length",
+    "Vector(shape) | Matrix(shape) | Tokens(shape) | Ragged | RaggedTensor | VarLen | FixedSizeList": "`bd.features.Tensor(shape={shape:(8,)}, dtype='float32')`, or `bd.features.Sequence(bd.features.Scalar('int64'))` for any length",
     "Raw | Blob | File | Document | Pdf | Nifti | BioSequence | BioStructure | Mesh": "`bd.features.Text()`, which stores bytes unchanged",
     "TopLevelFeature": "`bd.features.CustomFeature`",
     "Optional(feature) | Option(feature) | Nullable(feature)": "`bd.features.Scalar('int64', optional=True)`",
@@ -546,6 +572,7 @@ FEATURES: Mapping[str, str] = {
 PACKAGE: Mapping[str, str] = {
     # --------------------------------------------------------------------------------------------- TensorFlow Datasets
     "as_numpy(dataset)": "{dataset:the dataset} as it is: values are NumPy's; `beam_datasets.tfds.as_numpy` converts tf.data",
+    "lazy_imports | naming | read_only_builder | dataset_utils | tfds_path | gcs_path": "`import beam_datasets.tfds as tfds`, which has `tfds.core.{name}`",
     "core | dataset_builders | deprecated | disable_progress_bar | display_progress_bar | download | enable_progress_bar"
     " | public_api | typing": _TFDS,
     "builder_cls(name)": "`bd.builder({name})`, or the class itself",
@@ -596,7 +623,8 @@ PACKAGE: Mapping[str, str] = {
     "get_dataset_split_names(path)": "`list(bd.builder({path:name}).info.splits)`",
     "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}).info`",
     "get_dataset_default_config_name": "`bd.builder(name).config_name`",
-    **FEATURES,
+    **{names: text for names, text in FEATURES.items() if "DataFrame" not in names},
+    "DataFrame(data) | Table(data)": "`{data:ds}.to_pandas()`, `{data:ds}.to_polars()` or `{data:ds}.to_arrow()`",
     "ClassLabel | Image | Audio | Video | Sequence | Translation | TranslationVariableLanguages | Text | Tensor | Scalar"
     " | FeaturesDict": "`bd.features.{name}`",
     "ArrowBasedBuilder": _BUILDER,
@@ -688,13 +716,13 @@ PACKAGE: Mapping[str, str] = {
     "FeatureConverter | EncDecFeatureConverter | LMFeatureConverter | PrefixLMFeatureConverter"
     " | DecoderFeatureConverter | EncoderFeatureConverter | PassThroughFeatureConverter | GrainFeatureConverter"
     " | PrePackedEncDecFeatureConverter | PrePackedLMFeatureConverter | PrefixSuffixLMFeatureConverter"
-    " | PrePackedPrefixLMFeatureConverter | trim_and_pack_dataset | trim_and_pad_dataset | trim_dataset"
+    " | PrePackedPrefixLMFeatureConverter | pack_dataset | pack_or_pad | trim_and_pack_dataset | trim_and_pad_dataset | trim_dataset"
     " | make_autoregressive_inputs": "`ds.pack(512, ['inputs', 'targets'])`, or `ds.padded_batch(32, pad_length=512)`",
     "SentencePieceVocabulary | ByteVocabulary | Vocabulary | PassThroughVocabulary | UnigramVocabulary"
     " | BertWordPieceVocabulary | FullCodepointVocabulary | PartialCodepointVocabulary | preprocessors | tokenize | tokenizer"
     " | append_eos | append_eos_after_trim | truncate_inputs_left | rekey | print_dataset"
     " | tokenize_and_append_eos": "a tokenizer in `ds.map(function)`, or in the builder, before examples are stored",
-    "CacheDatasetPlaceholder | ShardInfo | SourceInfo | add_global_cache_dirs | set_global_cache_dirs"
+    "CacheDatasetPlaceholder | SourceInfo | add_global_cache_dirs | set_global_cache_dirs"
     " | get_global_cache_dirs | set_tfds_data_dir_override | set_tfds_read_config_override": "`bd.load(name, data_dir=directory)`",
     "Evaluator | metrics | evaluation | loggers | Logger | JSONLogger | TensorBoardLogger | PyLoggingLogger"
     " | MetricManager | get_valid_eval_tasks | PredictFnCallable | ScoreFnCallable | ModelFnCallable | Trainer | Model": _RUN_MODEL,
@@ -704,7 +732,9 @@ PACKAGE: Mapping[str, str] = {
     " | dict_to_tfexample | tfexample_to_dict | flatten_dict | unflatten_dict": "`ds.map(function)`",
     # ----------------------------------------------------------------------------------------------------------- Grain
     "MapDataset(source) | IterDataset(source)": "`bd.load(name, split='train')`; `ds.as_grain_source()` is a source for Grain",
+    "data_sources": "`bd.load(name, split='train')`, which has `len` and `ds[i]`; `bd.DatasetBuilder` makes a dataset of a source",
     "IndexSampler | samplers": "`ds.shuffle(seed=0).repeat(epochs)`",
+    "ShardInfo(index, num_shards)": "`ds.shard({index:0}, {num_shards:2})`",
     "ShardOptions | ShardByJaxProcess | NoSharding | sharding": "`ds.shard(rank, num_ranks)`, or `bd.split_for_jax_process('train')`",
     "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`",
     "Batch(batch_size)": "`ds.batch({batch_size:32})`",
@@ -776,6 +806,7 @@ PACKAGE: Mapping[str, str] = {
     "shuffle | batch | shard | take | repeat | pack | padded_batch": "`ds.{name}(...)`, a method of a Dataset",
     "PyGrainDatasetIterator | DataLoaderIter": "`bd.DatasetIterator`, which `iter(ds)` returns",
     "grain": "`ds.as_grain_source()`, which Grain reads",
+    "col | lit | when | expr | sql_expr | element": "`ds.filter(lambda e: e['id'] > 3)` or `ds.map(function)`, with functions of an example",
     "pandas | arrow | polars": "`ds.to_{name}()`",
     "numpy": "`ds[0]` as it is: values are NumPy's",
     "compare | is_equal": "`bd.diff(old, new)`",
@@ -875,6 +906,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "features_dict": FEATURES_DICT,
     "feature": FEATURE,
     "torch_dataset": TORCH_DATASET,
+    "torch_iterator": TORCH_ITERATOR,
     "map_style": MAP_STYLE,
     "jax_dataset": JAX_DATASET,
     "grain_source": GRAIN_SOURCE,
@@ -1285,7 +1317,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "train": "`bd.load({name}, split='train')`",
         "splits | split_name | subsets": "`bd.load({name}, split={value})`",
-        "schema | infer_schema | on_bad_files | pattern | file_format | delimiter": (
+        "file_format": "nothing: datasets are TFRecord files; `beam-datasets export NAME --format {value} --to DIR` writes others",
+        "schema | infer_schema | on_bad_files | pattern | delimiter": (
             "`beam-datasets build --help`, which lists the formats of files; `bd.load` reads what is published"
         ),
         "as_numpy | as_dict | numpy": "`bd.load({name}, split={split:'train'})`: values are NumPy's",
@@ -1352,7 +1385,8 @@ COMMANDS: Mapping[str, str] = {
         "`beam-datasets export {name:NAME} --format parquet --to DIR`; from files, `beam-datasets build csv --name NAME "
         "--pattern FILES`, or jsonl, parquet, tfrecord"
     ),
-    "validate | check | test | lint | fsck | checksum | audit": "`beam-datasets verify {args}`",
+    "test | lint": "`beam-datasets plan {args}` for a builder, whose sample it encodes, or `beam-datasets verify NAME`",
+    "validate | check | fsck | checksum | audit": "`beam-datasets verify {args}`",
     "repair | fix | heal | recover": "`beam-datasets verify {args} --repair`",
     "init | create | scaffold | start | template | add_dataset": "`beam-datasets new {args}`",
     "generate | make | run | download_and_prepare | prepare | write | ingest | import | load | gen | compile"

@@ -131,8 +131,9 @@ def violations(path: str, source: str) -> list[str]:
 
 def _wrong_layer(path: str, imported: str, item: Import) -> str:
     here, there = layer_of(path), layer_of(imported)
-    if path == "__init__.py" or here == there or there not in RANK:
-        return "" if path == "__init__.py" or there in RANK else f"{there!r} is not in docs/explanation/architecture.md"
+    is_package_itself = path in ("__init__.py", "__main__.py")
+    if is_package_itself or here == there or there not in RANK:
+        return "" if is_package_itself or there in RANK else f"{there!r} is not in docs/explanation/architecture.md"
     if here not in RANK:
         return f"{here!r} is not in docs/explanation/architecture.md"
     if item.for_typing and (here, there) in TYPES:

@@ -65,6 +65,10 @@ def test_what_is_natural_works(names: dict[str, Any], guess: str) -> None:
 
 # A guess, what its error says to write, and a value of that where it can be evaluated.
 GUESSES = [
+    # Polars and SeqIO
+    ("bd.col('id') > 3", "ds.filter(lambda e: e['id'] > 3)", ...),
+    ("bd.DataFrame(ds)", "ds.to_pandas()", ...),
+    ("bd.ShardInfo(0, 2)", "ds.shard(0, 2)", ...),
     # TensorFlow Datasets
     ("bd.core", "import beam_datasets.tfds as tfds", ...),
     ("bd.data_source('d')", "bd.load('d', split='train')", ...),
@@ -415,7 +419,7 @@ GUESSES = [
     ("bd.features.FeaturesDict(a='int64')", "bd.features.FeaturesDict({'id': 'int64'", ...),
     ("bd.features.MultiLabel(['a'])", "bd.features.Sequence(bd.features.ClassLabel(names=['a']))", ...),
     ("bd.features.OneHot(3)", "bd.features.ClassLabel(num_classes=3)", ...),
-    ("bd.features.Uint8()", "with any dtype of NumPy", ...),
+    ("bd.features.Uint8()", "bd.features.Scalar('uint8')", ...),
     ("bd.features.Polygon()", "shape=(None, 2)", ...),
     ("bd.features.Graph()", "a list of dicts", ...),
     ("bd.features.Union()", "optional=True", ...),
@@ -708,6 +712,86 @@ def test_a_long_argument_is_cut(names: dict[str, Any], tmp_path: Path) -> None:
     assert "ds[...]" in problem
 
 
+IMPORTS = [
+    ("from beam_datasets import load_dataset", "Use `bd.load(path, split='train')`"),
+    ("from beam_datasets import Dataset, MDSWriter", "`bd.DatasetBuilder`"),
+    ("from beam_datasets import lloadd", "Did you mean 'load'?"),
+    ("from beam_datasets import StateError", "Use `bd.errors.StateError`"),
+    ("from beam_datasets import Nonsense", "`dir(beam_datasets)` lists the names"),
+    ("import beam_datasets.torch", "`ds.as_torch()`"),
+    ("import beam_datasets.load", "`from beam_datasets import load`"),
+    ("from beam_datasets.core import Version", "Use `import beam_datasets.tfds as tfds`"),
+    ("from beam_datasets.core.download import DownloadManager", "Use `import beam_datasets.tfds as tfds`"),
+    ("from beam_datasets.utils.anything import function", "docs/reference/api.md"),
+    ("from beam_datasets.features import Value", "Use `bd.features.Scalar('int64')`"),
+    ("from beam_datasets.features import Scalr", "Did you mean 'Scalar'?"),
+]
+
+
+@pytest.mark.parametrize("statement, expected", IMPORTS)
+def test_an_import_of_a_foreign_name_says_what_to_write(statement: str, expected: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(statement, {})
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from beam_datasets import load, features, storage, native",
+        "from beam_datasets.features import Scalar",
+        "import beam_datasets.tfds as tfds",
+        "from beam_datasets.tfds import core",
+    ],
+)
+def test_imports_of_what_exists(statement: str) -> None:
+    exec(statement, {})
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["from beam_datasets.reading import nothing", "import beam_datasets.reading.nothing", "import nothing_at_all"],
+)
+def test_other_imports_fail_as_ever(statement: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(statement, {})
+    assert re.match("cannot import name 'nothing'|No module named", str(caught.value))
+
+
+def test_in_does_not_read_the_dataset(names: dict[str, Any]) -> None:
+    for dataset in (names["ds"], names["stream"]):
+        with pytest.raises(TypeError, match=re.escape("`'id' in ds.features` for a feature, or `ds.find(key)`")):
+            assert "id" in dataset
+
+
+@pytest.mark.parametrize("expression", ["ds * 2", "2 * ds", "ds | ds", "ds + ds", "ds - ds", "ds & ds"])
+def test_operators_of_streams_say_the_same_as_those_of_datasets(names: dict[str, Any], expression: str) -> None:
+    messages = []
+    for dataset in (names["ds"], names["stream"]):
+        with pytest.raises(TypeError, match="Use `") as caught:
+            eval(expression, {"ds": dataset})
+        messages.append(str(caught.value).partition("Use")[2])
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    "name, misspelt, meant",
+    [("ds", "shuffl", "shuffle"), ("stream", "shuffl", "shuffle"), ("iterator", "get_st", "get_state")],
+)
+def test_a_misspelt_method_is_named_in_the_message(names: dict[str, Any], name: str, misspelt: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no attribute '{misspelt}'\. Did you mean '{meant}'\?"):
+        getattr(names[name], misspelt)
+
+
+@pytest.mark.parametrize("name", ["Bool", "Int32", "Float32", "Double", "UInt8"])
+def test_a_type_of_numbers_leads_to_its_dtype(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(bd.features, name)
+    code = re.findall("`([^`]+)`", str(caught.value))[0]
+    feature = eval(code, {"bd": bd})
+    assert feature.dtype.name == {"Double": "float64"}.get(name, name.lower())
+
+
 @pytest.mark.parametrize("receiver, library", [(r, library) for r, of in NAMES.items() for library in of])
 def test_each_public_name_of_other_libraries(names: dict[str, Any], receiver: str, library: str) -> None:
     unknown = [name for name in NAMES[receiver][library].split() if not _leads_on(names[receiver], receiver, name)]
@@ -716,8 +800,12 @@ def test_each_public_name_of_other_libraries(names: dict[str, Any], receiver: st
 
 def _leads_on(target: Any, receiver: str, name: str) -> bool:
     """Returns whether an object has a name, or its table, or it is a module of the package."""
-    is_module = receiver == "bd" and importlib.util.find_spec(f"beam_datasets.{name}") is not None
-    return name in dir(target) or name in advice._table(receiver) or is_module
+    if name in dir(target) or name in advice._table(receiver):
+        return True
+    try:
+        return receiver == "bd" and importlib.util.find_spec(f"beam_datasets.{name}") is not None
+    except ImportError:
+        return False
 
 
 def test_names_that_exist_are_none_of_other_libraries(names: dict[str, Any]) -> None:

@@ -107,3 +107,8 @@ def test_public_namespaces_have_no_names_of_others(name: str) -> None:
         assert other not in dir(module)
         with pytest.raises(AttributeError, match=f"has no attribute {other!r}"):
             getattr(module, other)
+
+
+def test_the_package_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "beam_datasets", "--version"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.startswith("beam_datasets ")

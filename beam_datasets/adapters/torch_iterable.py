@@ -520,7 +520,16 @@ def _are_distinct(parts: Sequence[Any]) -> bool:
     return bool(parts) and all(isinstance(part, Divided) for part in parts) and len({*map(id, parts)}) == len(parts)
 
 
-class _ShareIterator(Iterator[Any]):
+class PassIterator(Iterator[Any]):
+    """Iterator of one pass; the state of the pass is that of the dataset, which a StatefulDataLoader saves."""
+
+    _public_name = "iter(ds.as_torch())"
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+        __getattr__ = advised_getattr("torch_iterator")
+
+
+class _ShareIterator(PassIterator):
     """Iterator over the items of a share."""
 
     def __init__(

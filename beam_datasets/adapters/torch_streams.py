@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from beam_datasets.adapters import callers, torch_workers
-from beam_datasets.adapters.torch_iterable import Divided
+from beam_datasets.adapters.torch_iterable import Divided, PassIterator
 from beam_datasets.adapters.torch_loader_checks import STATES_OF_ALL_RANKS
 from beam_datasets.adapters.torch_states import State
 from beam_datasets.adapters.torch_transfer import wrap_for_transfer
@@ -95,7 +95,7 @@ class DividedStream(Divided):
         raise TypeError("a stream has no state_after(): use torchdata's StatefulDataLoader, or num_workers=0.")
 
 
-class _StreamShareIterator(Iterator[Any]):
+class _StreamShareIterator(PassIterator):
     """Iterator over the items of a worker's part of a stream."""
 
     def __init__(self, iterator: Any, is_worker: bool, begin_next_pass: Callable[[], Any] | None = None) -> None:

@@ -517,9 +517,10 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         hint = ""
         if "--pattern" in parser._option_string_actions:
             hint = f" Files are given by --pattern {first}."
+        elif "--split" in parser._option_string_actions and (first.partition("[")[0] in USUAL_SPLITS or "[" in first):
+            hint = f" Did you mean '--split {first}'?"
         elif "--source" not in parser._option_string_actions and "--features" in parser._option_string_actions:
-            option = "--split" if first.partition("[")[0] in USUAL_SPLITS else "--features"
-            hint = f" Did you mean '{option} {first}'?"
+            hint = f" Did you mean '--features {first}'?"
         elif "--source" in parser._option_string_actions:
             hint = (
                 f" --to gives the new name, such as --to {first}; features are joined by commas, as in --features "

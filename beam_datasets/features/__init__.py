@@ -37,5 +37,8 @@ from beam_datasets.features.translation import TranslationVariableLanguages as T
 if not _typing.TYPE_CHECKING:  # so that a type checker reports missing names
 
     def __getattr__(name: str) -> _typing.Any:
-        sentence = _instead_of("features", name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {sentence}".strip(), name=name, obj=None)
+        from beam_datasets.errors import did_you_mean
+
+        names = [other for other in globals() if other[0].isupper()]
+        hint = _instead_of("features", name) or did_you_mean(name, names, cutoff=0.7).strip()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {hint}".strip(), name=name, obj=None)

@@ -39,16 +39,27 @@ class NamesForeign(type):
             return super().__call__(*args, **kwargs)
 
 
-class Frameworks(metaclass=NamesForeign):
+class ForeignOperators(metaclass=NamesForeign):
+    """Operators that other libraries have; each raises a TypeError with the code to write."""
+
+    if not TYPE_CHECKING:  # so that a type checker reports them
+        __setitem__ = __delitem__ = advised_setitem("ds")
+        __mul__ = __rmul__ = advised_operator("ds", "__mul__")
+        __contains__ = advised_operator("ds", "__contains__")  # without it, Python would compare with each example
+        __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
+
+    def __add__(self, other: object) -> NoReturn:
+        """Raises a TypeError."""
+        raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
+
+
+class Frameworks(ForeignOperators):
     """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
 
     _has_positions = True  # adapters can divide them; a stream has no positions
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")
-        __setitem__ = __delitem__ = advised_setitem("ds")
-        __mul__ = __rmul__ = advised_operator("ds", "__mul__")
-        __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
 
         def __getattr__(self, name: str) -> Any:
             """Raises an AttributeError, with advice for foreign names and names of features."""
@@ -73,10 +84,6 @@ class Frameworks(metaclass=NamesForeign):
         from beam_datasets.display.examples import dataset_html
 
         return dataset_html(self)
-
-    def __add__(self, other: object) -> NoReturn:
-        """Raises a TypeError."""
-        raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
 
     @names_foreign_arguments("as_torch")
     def as_torch(

@@ -27,7 +27,7 @@ from beam_datasets.reading.elements.links import (
     Link,
 )
 from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, decode_only
-from beam_datasets.reading.frameworks import Frameworks, NamesForeign
+from beam_datasets.reading.frameworks import ForeignOperators, Frameworks
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.plan import ReadPlan
 from beam_datasets.reading.stream_checkpoint import OfBase, Origin, StreamState
@@ -41,7 +41,7 @@ Base: TypeAlias = "Dataset | StreamMixture"
 """The examples that a stream reads."""
 
 
-class Stream(metaclass=NamesForeign):
+class Stream(ForeignOperators):
     """Examples of a `Dataset` after `filter()`, `flat_map()`, `chunk()`, `batch_by_length()` or `pack()`, or a mixture.
 
     It is immutable, as a Dataset is.
@@ -57,10 +57,6 @@ class Stream(metaclass=NamesForeign):
 
     _has_positions = False
     as_torch = Frameworks.as_torch
-    __add__ = Frameworks.__add__
-    if not TYPE_CHECKING:
-        __mul__ = __rmul__ = Frameworks.__mul__
-        __or__, __and__, __sub__ = Frameworks.__or__, Frameworks.__and__, Frameworks.__sub__
     _first_pass = Frameworks._first_pass
     _repr_html_ = Frameworks._repr_html_
 

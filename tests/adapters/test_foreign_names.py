@@ -211,3 +211,19 @@ def test_a_slice_is_a_tree_of_jax(jax: Any, three: Any) -> None:
     leaves = jax.tree.leaves(examples)
     assert len(leaves) == len(jax.tree.leaves(list(examples))) > 2
     assert jax.tree.map(lambda value: 1, examples) == [dict.fromkeys(example, 1) for example in examples]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_an_iterator_of_as_torch_leads_to_the_state_of_its_dataset(torch: Any, numbers: Any, is_stream: bool) -> None:
+    dataset = (numbers.filter(lambda e: True) if is_stream else numbers).as_torch()
+    iterator = iter(dataset)
+    first = [int(next(iterator)["n"]) for _ in range(3)]
+    with pytest.raises(AttributeError) as caught:
+        iterator.state_dict()
+    assert str(caught.value).startswith("iter(ds.as_torch()) has no attribute 'state_dict'. Use `dataset.state_dict()`")
+    state = dataset.state_dict()
+    with pytest.raises(AttributeError, match=r"Use `dataset.load_state_dict\(state\)`"):
+        iterator.load_state_dict(state)
+    resumed = (numbers.filter(lambda e: True) if is_stream else numbers).as_torch()
+    resumed.load_state_dict(state)
+    assert [*first, *(int(e["n"]) for e in resumed)] == list(range(20))

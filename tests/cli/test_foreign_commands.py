@@ -134,6 +134,8 @@ GUESSES = [
     ("stats digits --force", "Use `--again`."),
     ("stats digits --sample 10", "Use `--split 'train[:10%]'`"),
     ("stats digits label", "Did you mean '--features label'?"),
+    ("materialize digits 'train[:10%]' --to few", "Did you mean '--split train[:10%]'?"),
+    ("lint digits.py", "Use `beam-datasets plan digits.py` for a builder"),
     ("stats digits train", "Did you mean '--split train'?"),
     ("stats digits test[:10]", "Did you mean '--split test[:10]'?"),
     ("info digits --split train", "features, splits and sizes are printed"),
