@@ -19,7 +19,7 @@ from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.schema import Struct, Values, schema_of, with_label_names
 from beam_datasets.features.stored_files import to_column_features
 from beam_datasets.features.trees import record_name
-from beam_datasets.reading.elements.transforms import Batch, Decode, MixedFirst, Raw
+from beam_datasets.reading.elements.transforms import Batch, CompiledStep, Decode, MixedFirst, Raw
 from beam_datasets.reading.index.transforms import ENDLESS, Batches
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.plan import ReadPlan
@@ -46,13 +46,11 @@ class RecordBatch(Batch):
 
     schema: Struct = field(kw_only=True)
 
-    def compile_executor(self) -> None:
-        """Returns None, as images are not decoded."""
-
-    def compile(self) -> Callable[[Any], Any]:
+    def compile(self) -> CompiledStep:
         """Returns the function from a list of records to a `pyarrow.RecordBatch`, with a row for each record.
 
-        With ids, the function takes (id, record) pairs, and the record batch has a column `tfds_id`.
+        With ids, the function takes (id, record) pairs, and the record batch has a column `tfds_id`. There is no
+        executor, as images are not decoded.
         """
         decode: Any = self.steps[0]
         pa, schema = _pyarrow(), self.schema
@@ -68,11 +66,11 @@ class RecordBatch(Batch):
             values = {**columns([record for _, record in pairs]), "tfds_id": [name for name, _ in pairs]}
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, values).flatten(), schema=types)
 
-        return make_from_pairs if decode.with_ids else make_from_records
+        return CompiledStep(make_from_pairs if decode.with_ids else make_from_records)
 
     def compile_check(self) -> Callable[[Any], Any]:
         """Returns the function from one record to a record batch, to find the record that raises an error."""
-        make = self.compile()
+        make = self.compile().one
         return lambda item: make([item])
 
 

@@ -13,7 +13,7 @@ import beam_datasets as bd
 from beam_datasets.errors import FeatureError
 from beam_datasets.reading.blocks import Items
 from beam_datasets.reading.elements.executor import Deferred, Executor
-from beam_datasets.reading.elements.transforms import Decode, Function, Step
+from beam_datasets.reading.elements.transforms import CompiledStep, Decode, Function, Step
 from tests.reading.conftest import write_dataset
 
 
@@ -56,11 +56,9 @@ class InPool(Step):
 
     step: Step
 
-    def compile(self) -> Function:
-        return self.step.compile()
-
-    def compile_executor(self) -> Executor:
-        return PoolExecutor(self.compile())
+    def compile(self) -> CompiledStep:
+        decode = self.step.compile().one
+        return CompiledStep(decode, executor=PoolExecutor(decode))
 
 
 def in_pool(dataset: Any) -> Any:
@@ -87,8 +85,8 @@ def test_an_error_is_raised_at_its_example(dataset: Any, monkeypatch: pytest.Mon
     expected = list(dataset)
     compile_plainly = Decode.compile
 
-    def compile_step(step: Decode) -> Function:
-        function = compile_plainly(step)
+    def compile_step(step: Decode) -> CompiledStep:
+        function = compile_plainly(step).one
 
         def decode(item: Any) -> Any:
             example = function(item)
@@ -96,7 +94,7 @@ def test_an_error_is_raised_at_its_example(dataset: Any, monkeypatch: pytest.Mon
                 raise FeatureError("bad example", feature="id")
             return example
 
-        return decode
+        return CompiledStep(decode)
 
     monkeypatch.setattr(Decode, "compile", compile_step)
     iterator = iter(in_pool(dataset))

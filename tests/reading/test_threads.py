@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,11 @@ def test_threads_change_nothing(builder: Any, split: str, chain: list[str], coun
 def test_batches_are_decoded_by_threads_also_if_several_come_together(
     builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoding.Batch, "compile", None)  # what this thread would decode with
-    monkeypatch.setattr("beam_datasets.reading.elements.transforms.compose", lambda steps: None)
+    def fail(records: Any) -> Any:
+        raise AssertionError("decoded by the reader's thread")
+
+    compile_batch = decoding.Batch.compile
+    monkeypatch.setattr(decoding.Batch, "compile", lambda step: replace(compile_batch(step), one=fail))
     batches = [batch["id"].tolist() for batch in read(builder, "good", 2).batch(10).shuffle(1)]
     assert sorted(batches) == [list(range(start, start + 10)) for start in range(0, COUNT, 10)] != batches
 
@@ -286,7 +290,7 @@ def test_many_items_are_as_each(steps: Any, items: list[Any], count: int) -> Non
 @pytest.mark.parametrize("steps, items", WAYS[2:-1])
 def test_batches_are_stacked_examples(steps: Any, items: list[Any]) -> None:
     each = compose(steps)
-    batch = Batch(steps, pad=True).compile()
+    batch = Batch(steps, pad=True).compile().one
     assert_alike(batch(items[:20]), stack([each(item) for item in items[:20]], pad=True))
 
 

@@ -55,6 +55,22 @@ UNDECODED = (ExampleError, FeatureError)
 _BLOCK = 256  # maximum number of items that are decoded at once
 
 
+@dataclass(frozen=True)
+class CompiledStep:
+    """The functions of a transform.
+
+    Attributes:
+        one: function from an item to its value.
+        many: function from a list of items to the list of their values; None if there is only `one`. If it raises one
+            of `UNDECODED`, the caller transforms the items one by one.
+        executor: transforms items ahead of the reader; None if its thread is enough.
+    """
+
+    one: Function
+    many: Callable[[Any], list[Any]] | None = None
+    executor: Executor | None = None
+
+
 class Step(ABC):
     """A transform of each item.
 
@@ -77,28 +93,12 @@ class Step(ABC):
         return type(self).__name__.lower()
 
     @abstractmethod
-    def compile(self) -> Function:
-        """Returns the function from an item to its value."""
-
-    def compile_block(self) -> Function | None:
-        """Returns the function from a list of items to the list of their values; None if there is only `compile()`.
-
-        If the function raises one of `UNDECODED`, the caller transforms the items one by one.
-        """
-        return None
+    def compile(self) -> CompiledStep:
+        """Returns the functions from items to their values."""
 
     def compile_check(self) -> Function:
-        """Returns a function from one record, which raises the error of `compile()` for an item with that record."""
-        return self.compile()
-
-    def num_threads(self) -> int:
-        """Returns the number of threads to use. It is 1 if more are not faster: without large images."""
-        return 1
-
-    def compile_executor(self) -> Executor | None:
-        """Returns the executor that transforms items ahead of the reader; None if its thread is enough."""
-        threads = self.num_threads()
-        return ThreadExecutor(decode_tasks(self.compile(), TASK_BYTES), threads) if threads > 1 else None
+        """Returns a function from one record, which raises the error of the transform for an item with that record."""
+        return self.compile().one
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,9 @@ class Raw(Step):
 
     with_ids: bool = False
 
-    def compile(self) -> Function:
-        """Returns the function from a record to `bytes`."""
-        return (lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes
-
-    def compile_block(self) -> Function:
-        """Returns the function from a block of records to a list of `bytes`."""
-        return list
+    def compile(self) -> CompiledStep:
+        """Returns the functions from records to `bytes`."""
+        return CompiledStep((lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes, many=list)
 
 
 @dataclass(frozen=True)
@@ -164,27 +160,33 @@ class Decode(Step):
         used_decoders = {name: decoder for name, decoder in decoders.items() if name in names}
         return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), used_decoders or None))
 
-    def compile(self) -> Function:
-        """Returns the function from a record to an example, or to a tuple with `supervised_keys`."""
-        decode, pick = self.decoder.one(), picker(self.supervised_keys)
-        if self.with_ids:
-            return lambda item: pick({**decode(item[1]), "tfds_id": item[0]})
-        return lambda record: pick(decode(record))
+    def compile(self) -> CompiledStep:
+        """Returns the functions from records to examples, or to tuples with `supervised_keys`.
 
-    def compile_block(self) -> Function | None:
-        """Returns the function from a list of records to the list of examples; None if examples may be large."""
-        if not self.decoder.is_small:
-            return None
-        decode, pick = self.decoder.examples, picker(self.supervised_keys)
+        There is none from a list of records if examples may be large. Large images are decoded on threads.
+        """
+        decode, decode_many, pick = self.decoder.one(), self.decoder.examples, picker(self.supervised_keys)
+
+        def decode_pair(pair: tuple[Any, Any]) -> Any:
+            """Returns the example of a pair (id, record)."""
+            return pick({**decode(pair[1]), "tfds_id": pair[0]})
 
         def decode_pairs(pairs: list[Any]) -> list[Any]:
             """Returns the examples of pairs (id, record)."""
-            examples = decode([record for _, record in pairs])
+            examples = decode_many([record for _, record in pairs])
             return [pick({**example, "tfds_id": name}) for (name, _), example in zip(pairs, examples)]
 
+        one: Function
+        many: Function
         if self.with_ids:
-            return decode_pairs
-        return decode if pick is return_unchanged else lambda items: list(map(pick, decode(items)))
+            one, many = decode_pair, decode_pairs
+        elif pick is return_unchanged:  # no further call for each example
+            one, many = decode, decode_many
+        else:
+            one, many = lambda record: pick(decode(record)), lambda records: list(map(pick, decode_many(records)))
+        if self.decoder.is_small:
+            return CompiledStep(one, many)
+        return CompiledStep(one, executor=_decode_on_threads(one, self.num_threads()))
 
     def num_threads(self) -> int:
         """Returns the number of threads that decode.
@@ -209,9 +211,9 @@ class Map(Step):
     function: Function
     text: ClassVar[str] = ""
 
-    def compile(self) -> Function:
+    def compile(self) -> CompiledStep:
         """Returns the function."""
-        return self.function
+        return CompiledStep(self.function)
 
 
 @dataclass(frozen=True)
@@ -228,31 +230,34 @@ class Batch(Step):
     pad: bool | Padding = False
     fill: Fill = field(default_factory=Fill)
 
-    def compile_executor(self) -> Executor | None:
-        """Returns the executor that decodes the records of batches on threads; None if one thread is enough."""
-        first = self.steps[0]
-        if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
-            return None
-        decoder, fills = self._batch_decoder(), self.fill.values
-        if decoder is not None:
-            make_tasks = _tasks_of_single_item(
-                lambda records: decoder.batch_in_parts(records, fills), self._batch_finisher()
-            )
-        else:
-            finish = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
-            make_tasks = _tasks_of_single_item(
-                decode_tasks(first.compile()), lambda examples: self.stack(finish_each(finish, examples))
-            )
-        return ThreadExecutor(make_tasks, threads, is_whole=True)
+    def compile(self) -> CompiledStep:
+        """Returns the function from a list of items to the batch. Large images are decoded on threads."""
+        decoder, first = self._batch_decoder(), self.steps[0]
+        threads = first.num_threads() if isinstance(first, Decode) else 1
+        return self._compile_stacking(threads) if decoder is None else self._compile_decoding(decoder, threads)
 
-    def compile(self) -> Function:
-        """Returns the function from a list of items to the batch."""
-        decoder, fills = self._batch_decoder(), self.fill.values
-        if decoder is not None:
-            finish_batch = self._batch_finisher()
-            return lambda items: finish_batch(decoder.batch(items, fills))
+    def _compile_decoding(self, decoder: ColumnarDecoder, threads: int) -> CompiledStep:
+        """Compiles batches whose records are decoded to arrays together."""
+        fills, finish_batch = self.fill.values, self._batch_finisher()
+        executor = None
+        if threads > 1:
+            tasks = _tasks_of_single_item(lambda records: decoder.batch_in_parts(records, fills), finish_batch)
+            executor = ThreadExecutor(tasks, threads, is_whole=True)
+        return CompiledStep(lambda records: finish_batch(decoder.batch(records, fills)), executor=executor)
+
+    def _compile_stacking(self, threads: int) -> CompiledStep:
+        """Compiles batches that are stacked from single examples."""
+        executor = None
+        if threads > 1:
+            decode, finish = decode_tasks(compose(self.steps[:1])), compose(self.steps[1:])
+            tasks = _tasks_of_single_item(decode, lambda examples: self.stack(finish_each(finish, examples)))
+            executor = ThreadExecutor(tasks, threads, is_whole=True)
         apply_steps = compose_many(self.steps)
-        return lambda items: self.stack(apply_steps(items))
+        return CompiledStep(lambda items: self.stack(apply_steps(items)), executor=executor)
+
+    def compile_check(self) -> Function:
+        """Returns the check of the first step, as an error of the batch itself has no record."""
+        return self.steps[0].compile_check()
 
     @property
     def decoded_features(self) -> FeatureConnector | None:
@@ -275,10 +280,6 @@ class Batch(Step):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "stack"}
-
-    def compile_check(self) -> Function:
-        """Returns the check of the first step, as an error of the batch itself has no record."""
-        return self.steps[0].compile_check()
 
     @functools.cached_property
     def stack(self) -> Callable[[list[Any]], Any]:
@@ -323,6 +324,11 @@ def decode_only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ..
     return (replace(step, decoders=PartialDecoding(dict.fromkeys(names, True))),)
 
 
+def _decode_on_threads(decode: Function, threads: int) -> Executor | None:
+    """Returns the executor that decodes items one by one on several threads; None for one thread."""
+    return ThreadExecutor(decode_tasks(decode, TASK_BYTES), threads) if threads > 1 else None
+
+
 def _tasks_of_single_item(
     make_item_tasks: Callable[[Any], tuple[Any, Callable[[Any], Any]]], convert: Function
 ) -> MakeTasks:
@@ -354,9 +360,9 @@ class FillMissing(Step):
     fill: Fill
     supervised_keys: tuple[Any, ...] | None = None
 
-    def compile(self) -> Function:
+    def compile(self) -> CompiledStep:
         """Returns the function from an example to the example without missing values."""
-        return self.fill.example_filler(picker(self.supervised_keys))
+        return CompiledStep(self.fill.example_filler(picker(self.supervised_keys)))
 
 
 @dataclass(frozen=True)
@@ -376,29 +382,30 @@ class MixedFirst(Step):
         """The features of all sources; None if the examples are mapped afterwards."""
         return self.features
 
-    def compile(self) -> Function:
-        """Returns the function from a pair (source, item) to the pair (source, value)."""
-        functions = [step.compile() for step in self.first_steps]
-        return lambda pair: (pair[0], functions[pair[0]](pair[1]))
+    def compile(self) -> CompiledStep:
+        """Returns the functions from pairs (source, item) to pairs (source, value).
 
-    def num_threads(self) -> int:
-        """Returns the maximum of the sources' numbers of threads."""
-        return max(step.num_threads() for step in self.first_steps)
+        The items of each source in a list are decoded together, unless the images of a source are decoded on threads.
+        """
+        decode_each = [step.compile().one for step in self.first_steps]
+        decode_many = [compose_many((step,)) for step in self.first_steps]
+        threads = max([step.num_threads() for step in self.first_steps if isinstance(step, Decode)], default=1)
 
-    def compile_block(self) -> Function:
-        """Returns the function from a list of pairs to the list of pairs; decodes the items of each source together."""
-        functions = [compose_many((step,)) for step in self.first_steps]
+        def decode_pair(pair: tuple[int, Any]) -> tuple[int, Any]:
+            """Returns the pair (source, value) of a pair (source, item)."""
+            source, item = pair
+            return source, decode_each[source](item)
 
         def decode_pairs(pairs: list[Any]) -> list[Any]:
             """Returns the pairs (source, value) of pairs (source, item)."""
             results: list[Any] = [None] * len(pairs)
             for source in {source for source, _ in pairs}:
                 indices = [index for index, pair in enumerate(pairs) if pair[0] == source]
-                for index, value in zip(indices, functions[source]([pairs[index][1] for index in indices])):
+                for index, value in zip(indices, decode_many[source]([pairs[index][1] for index in indices])):
                     results[index] = source, value
             return results
 
-        return decode_pairs
+        return CompiledStep(decode_pair, many=decode_pairs, executor=_decode_on_threads(decode_pair, threads))
 
 
 @dataclass(frozen=True)
@@ -415,7 +422,7 @@ class MixedRest(Step):
     key: str | None = None
     names: tuple[bytes, ...] | None = None
 
-    def compile(self) -> Function:
+    def compile(self) -> CompiledStep:
         """Returns the function from a pair (source, value) to the example."""
         functions = [compose(steps) if steps else None for steps in self.later_steps]
         key, names = self.key, self.names
@@ -432,7 +439,7 @@ class MixedRest(Step):
                 raise TypeError(f"source_key={key!r} needs examples that are dicts, got {type(value).__name__}.")
             return {**value, key: names[source]}
 
-        return finish
+        return CompiledStep(finish)
 
 
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
@@ -547,7 +554,7 @@ def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | No
     if arrays is not None:
         fill_values = replace(fill_values, arrays=mark_array_numbers(steps[0].decoded_features, arrays))
     step = FillMissing(fill_values, steps[0].supervised_keys)
-    return steps if step.compile() is return_unchanged else (*steps, step)
+    return steps if step.compile().one is return_unchanged else (*steps, step)
 
 
 def warn_of_default_fill(steps: tuple[Step, ...]) -> None:
@@ -588,10 +595,19 @@ def _warn_of_values(values: str, name: str, other: Any) -> None:
 
 
 def compose(steps: tuple[Step, ...]) -> Function:
-    """Returns the function that applies one transform after the other to an item."""
-    if len(steps) == 1:
-        return steps[0].compile()
-    functions = [step.compile() for step in steps]
+    """Returns the function that applies one transform after the other to an item; the identity for no transforms."""
+    return _apply_in_order(steps, [step.compile().one for step in steps])
+
+
+def _apply_in_order(steps: tuple[Step, ...], functions: list[Function]) -> Function:
+    """Returns the function that applies functions to an item, one after the other.
+
+    Args:
+        steps: the transforms.
+        functions: the function of each transform from an item to its value.
+    """
+    if len(functions) <= 1:
+        return functions[0] if functions else return_unchanged
 
     def apply_steps(item: Any) -> Any:
         """Applies all transforms; adds a note with the value to an error of a function given to `map()`."""
@@ -668,21 +684,20 @@ class Program:
             threads: applies all transforms, also functions given to `map()`, on that many threads; None applies only
                 decoding on threads, if it is worthwhile.
         """
-        first, apply_all = steps[0], compose(steps)
-        finish = compose(steps[1:]) if len(steps) > 1 else None
+        compiled = [step.compile() for step in steps]
+        first, functions = compiled[0], [step.one for step in compiled]
+        apply_all = _apply_in_order(steps, functions)
+        finish = _apply_in_order(steps[1:], functions[1:]) if len(steps) > 1 else None
+        executor = first.executor
         if threads is not None:
             make_tasks = decode_tasks(apply_all, TASK_BYTES)
-            is_whole = isinstance(first, Batch)
-            executor: Executor | None = ThreadExecutor(make_tasks, threads, is_whole=is_whole, use_for_small=True)
+            executor = ThreadExecutor(make_tasks, threads, is_whole=isinstance(steps[0], Batch), use_for_small=True)
             finish = None
-        else:
-            executor = first.compile_executor()
         if executor is not None:
             return cls(None, None, lambda value: _finish_deferred(value, apply_all, finish), executor)
-        decode_block = first.compile_block()
-        if decode_block is None:
+        if first.many is None:
             return cls(None, None, apply_all)
-        return cls(first.compile(), decode_block, finish)
+        return cls(first.one, first.many, finish)
 
     def run(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
         """Yields lists of elements; the caller applies `finish` to each of them.
