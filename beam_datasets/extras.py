@@ -38,7 +38,9 @@ def needs(purpose: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         cause = error.__cause__  # of Beam, if `importing_beam` has seen that it cannot be imported
-        problem = _problem(cause, "apache_beam") if extra == "beam" and isinstance(cause, ImportError) else ""
+        problem = (
+            _describe_import_error(cause, "apache_beam") if extra == "beam" and isinstance(cause, ImportError) else ""
+        )
         raise MissingDependencyError(f"{purpose}{problem}: {install_command(extra)}") from error
 
 
@@ -57,7 +59,7 @@ def importing_beam() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        problem = _problem(error, "apache_beam")
+        problem = _describe_import_error(error, "apache_beam")
         importing = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
         if problem and not any(f"{name}.".startswith("apache_beam.") for name in importing):
             raise  # it is of the author's module
@@ -96,11 +98,11 @@ def framework(module: str, *, needed_by: str, name: str, extra: str) -> ModuleTy
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        problem = _problem(error, module.partition(".")[0])
+        problem = _describe_import_error(error, module.partition(".")[0])
         raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error
 
 
-def _problem(error: ImportError, package: str) -> str:
+def _describe_import_error(error: ImportError, package: str) -> str:
     """Returns why a package cannot be imported, for a message; '' if it is not installed."""
     is_missing = isinstance(error, ModuleNotFoundError) and error.name == package
     return "" if is_missing else f" (the installed one cannot be imported: {error})"

@@ -233,7 +233,14 @@ def find_stateless_dataset_name() -> str | None:
 
 
 def find_loader(dataset: object) -> torch.utils.data.DataLoader | None:
-    """Returns the DataLoader that begins to read a dataset, or starts a worker that will; None if there is none."""
+    """Returns the DataLoader, in the stack of calls, that iterates over a dataset or starts a worker for it.
+
+    Args:
+        dataset: the object that was passed to the DataLoader.
+
+    Returns:
+        The DataLoader; None if the caller is not one.
+    """
     for frame in _frames():
         if frame.f_code.co_filename.endswith(_LOADERS):
             loader = frame.f_locals.get("self")
@@ -245,8 +252,8 @@ def find_loader(dataset: object) -> torch.utils.data.DataLoader | None:
 def _is_probed_by_lightning() -> bool:
     """Returns whether Lightning begins a pass that it does not train on; it begins another pass afterwards.
 
-    It does so after it has loaded the DataLoaders anew (`reload_dataloaders_every_n_epochs`), but not in the first
-    epoch or in one that it resumes.
+    It does so after it has reloaded the DataLoaders (`reload_dataloaders_every_n_epochs`), but not in the first epoch
+    or in one that it resumes.
     """
     is_combined = False
     for frame in _frames():

@@ -254,7 +254,7 @@ def runs_here(pipeline: beam.Pipeline) -> bool:
 
 
 def _is_local(runner: str) -> bool:
-    """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it in this machine."""
+    """Returns whether Beam, which reads `direct` and `directrunner` as DirectRunner, would run it on this machine."""
     return short_name(runner) in map(short_name, LOCAL_RUNNERS)
 
 

@@ -111,12 +111,14 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
         except MissingDependencyError:
             raise
         except Exception as error:  # libraries raise whatever they meet in damaged files
-            raise ValueError(f"cannot decode image ({len(data):,} bytes): {_problem(data, error)}") from error
+            raise ValueError(
+                f"cannot decode image ({len(data):,} bytes): {_explain_decode_error(data, error)}"
+            ) from error
 
     return decode
 
 
-def _problem(data: bytes, error: Exception) -> str:
+def _explain_decode_error(data: bytes, error: Exception) -> str:
     """Returns why an image cannot be decoded: the text of `check_image`, as in a build and `verify`, if it finds it.
 
     Args:

@@ -567,7 +567,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _assign(self) -> Assignment | None:
-        """The rule that assigns rows to splits; the splits are the values in the files unless the user names them."""
+        """The rule that assigns rows to splits; None if each pattern is a split.
+
+        With `split_by` a column, the splits are the values of the column in the sampled rows unless the user names
+        them.
+        """
         if self._given_assign is not None and self._given_assign.column is not None:
             self._fields  # noqa: B018  # looks at the rows, and decides what names with dots mean
         split_by = self._given_assign

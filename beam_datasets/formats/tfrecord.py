@@ -252,7 +252,10 @@ def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 def good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
     """Returns the data of the records before the first bad one, by the native module if it is installed.
 
-    For the arguments and the result, see `plain_records`.
+    Args:
+        view: framed records, one after another.
+        offsets: n + 1 offsets in the view, in bytes: the start of each of n records, and the end of the last one.
+        check: whether to check the CRCs.
     """
     if core is None:
         return plain_records(view, offsets, check)
@@ -283,7 +286,7 @@ def plain_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 
 
 def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
-    """Returns the data of the records before the first bad one, without their framing: fewer than asked for if one is.
+    """Returns the data of the records before the first bad one, without framing; of all n if none is bad.
 
     Args:
         view: framed records, one after another.

@@ -89,7 +89,7 @@ class ParquetContent:
                     advice="Write it as text, decimal numbers or int64, in Polars by `cast(pl.String)`",
                     path=path,
                 ) from error
-            problem = _problem(stream, path, error)
+            problem = _explain_open_error(stream, path, error)
             raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
         self._check_declarations()
 
@@ -554,7 +554,7 @@ def _parquet_schema(stream: BinaryIO) -> pyarrow.parquet.ParquetSchema | None:
         return None
 
 
-def _problem(stream: BinaryIO, path: str, error: Exception) -> str:
+def _explain_open_error(stream: BinaryIO, path: str, error: Exception) -> str:
     """Returns a clause for errors: why content is not a Parquet file, and a remedy, such as "it is empty".
 
     Args:

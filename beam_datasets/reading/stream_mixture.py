@@ -106,7 +106,7 @@ class StreamMixture:
         return self, number
 
     def shuffle(self, seed: int, window: int | None = None) -> StreamMixture:
-        """Raises a ValueError."""
+        """Raises a ValueError, because a mixture of streams cannot be shuffled; its sources can."""
         raise ValueError(
             f"shuffle(seed={seed}): expected a dataset, got a mixture of streams, which has no positions. Shuffle its "
             "sources."
@@ -216,7 +216,7 @@ class MixedStreamIterator(StreamIterator):
     """Iterates over a stream whose base is a mixture of streams."""
 
     def _begin(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch, and each source, too."""
+        """Moves the iterator and the iterators of all sources to the beginning of an epoch."""
         self._sources: list[StreamIterator] = []
         super()._begin(epoch)
         self._sources = [source.iterate(epoch=epoch) for source in self._mixture.sources]

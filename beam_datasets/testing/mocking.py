@@ -94,7 +94,11 @@ def mock_data(
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method of a builder that passes `split` to a function by name."""
+    """Returns a method `as_dataset` for builders that calls a function.
+
+    Args:
+        function: the function (builder, split=split, **options); `split` is also positional in the method.
+    """
 
     def method(self: Any, split: Any = None, **options: Any) -> Any:
         """Calls the function with the builder, the split and the options."""

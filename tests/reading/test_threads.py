@@ -145,7 +145,7 @@ def test_no_thread_is_left(builder: Any, size: int | None, end: str) -> None:
 
 
 def decoding_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("beam_datasets-decode")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(executor.DECODE_THREADS)]
 
 
 def test_one_thread_starts_none(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,9 @@ Tasks: TypeAlias = "tuple[list[Callable[[], Any]], Finish]"
 MakeTasks: TypeAlias = Callable[[Items], Tasks]
 """Divides a block of items into tasks."""
 
+DECODE_THREADS = "beam_datasets-decode"
+"""Prefix of the names of threads that decode."""
+
 TASK_ITEMS = 32
 TASK_BYTES = 8 << 20
 _THREAD_BYTES = 32 << 20  # of decoded values that wait for the reader, for each thread
@@ -137,6 +140,9 @@ class Executor(ABC):
         It raises no error of the transform: an item that fails is a `Deferred`, which the reader transforms again, so
         that the error is raised at its item. An error of `blocks` is raised after the values of the items before it.
         Each call has its own threads and queue, which end with the iterator, also if it is closed early.
+
+        A block may contain thousands of items, and a value many megabytes. So an executor divides blocks (`regroup`),
+        and limits the bytes of the values that wait for the reader (`num_bytes`).
         """
 
 
@@ -169,7 +175,7 @@ class ThreadExecutor(Executor):
         """Implements `run`: yields the values of each block in order, while threads decode the next blocks."""
         waiting = self._waiting
         blocks = ([item] for block in blocks for item in block) if self.is_whole else regroup(blocks, self._sizes())
-        pool = ThreadPoolExecutor(self.threads, "beam_datasets-decode")  # a thread starts when it has something to do
+        pool = ThreadPoolExecutor(self.threads, DECODE_THREADS)  # a thread starts when it has something to do
         error: Exception | None = None
         try:
             while True:

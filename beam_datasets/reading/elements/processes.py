@@ -284,8 +284,9 @@ def _send_values(payload: bytes, send: Callable[[int, Any], None]) -> None:
     If an error is raised, the values before it are sent first.
 
     Args:
-        payload: see `_worker_payloads`.
-        send: send(kind, values) sends a message.
+        payload: the pickle of (dataset, epoch, number of values in a block); see `_worker_payloads`.
+        send: function (kind, values) that sends a message; the kind is `_PART` of a block, `_BLOCK` for the end of a
+            block, or `_END` for the end of the share.
     """
     dataset, epoch, size = pickle.loads(payload)  # not in the caller, which could not send an error
     values: list[Any] = []

@@ -195,7 +195,7 @@ class _Remaining(Rearranged):
         return child_positions
 
     def child_position(self, position: int) -> int | None:
-        """Returns the child's position of an item; None in unfinished blocks, where the child's are not contiguous."""
+        """Returns the child's position of an item; None inside unfinished blocks, which have gaps in the child."""
         return None if position < self.num_in_blocks else self._first_later + position - self.num_in_blocks
 
 
