@@ -437,6 +437,24 @@ def test_directories_that_differ_are_refused(folders: list[str], tmp_path: Path)
         bd.builder_from_directories([folders[0], other])
 
 
+def test_mock_data_of_an_info_that_was_made_without_its_builder() -> None:
+    class WithoutBuilder(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.2.0"
+
+        def _info(self) -> bd.DatasetInfo:
+            return bd.DatasetInfo(features={"number": np.int64})
+
+        def _split_generators(self) -> dict[str, Any]:
+            return {"train": []}
+
+    builder = WithoutBuilder()
+    with tfds.testing.mock_data(num_examples=3, max_value=9):
+        numbers = [example["number"] for example in builder.as_dataset("train")]
+    assert len(numbers) == 3
+    assert all(0 <= number <= 9 for number in numbers)
+    assert (builder.info.name, str(builder.info.version)) == ("without_builder", "1.2.0")
+
+
 def test_mock_data_of_code() -> None:
     with tfds.testing.mock_data(num_examples=3, max_value=9):
         dataset = tfds.load("ported_squares", split="train[:1000]", data_dir="/nowhere")

@@ -126,7 +126,7 @@ class DatasetBuilder(DeclaredVariants):
         self.version = self._choose_version(version)
 
     def _build_described_info(self) -> DatasetInfo:
-        """Returns the metadata that the author's `_info` describes.
+        """Returns the result of the author's `_info`, with the name and version of this builder if it was made without.
 
         Raises:
             TypeError: it is not a `DatasetInfo`.
@@ -134,7 +134,7 @@ class DatasetBuilder(DeclaredVariants):
         info = self._info()
         if not isinstance(info, DatasetInfo):
             raise TypeError(f"{type(self).__name__}._info() must return a DatasetInfo, got {type(info).__name__}.")
-        return info
+        return info if info.name else info.replace(builder=self)
 
     # What an author writes.
 
@@ -188,8 +188,6 @@ class DatasetBuilder(DeclaredVariants):
         For a published version it also includes the splits, and properties that the code does not declare.
         """
         info = self._build_described_info()
-        if not info.name:
-            info = info.replace(builder=self)
         return info.with_published(self._open_published().info) if self.is_prepared() else info
 
     @property
@@ -657,16 +655,17 @@ class DatasetBuilder(DeclaredVariants):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state.pop("info", None)  # made anew on a worker
+        state.pop("info", None)  # created again on a worker
         if settings := self._downloads_if_taken():
             state["_downloads"] = dataclasses.replace(settings, offline=True)
         return state
 
 
 def is_shell(cls: type) -> bool:
-    """Returns whether a class is the empty one that cloudpickle makes, and drops, where a pickle by value is loaded.
+    """Returns whether a class is an empty copy of another class, which must not be registered in its place.
 
-    Classes of a script's `__main__` are pickled so, and loaded in this very process; the real one must stay registered.
+    cloudpickle creates and discards such a copy when it loads a class that was pickled by value, such as a class of a
+    script's `__main__`, in the process that defined the class.
     """
     empty = all(name.startswith("__") for name in cls.__dict__)
     siblings: Iterable[type] = cls.__bases__[0].__subclasses__() if empty else ()
