@@ -63,12 +63,12 @@ def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
     run_page(DOCS / page, tmp_path)
 
 
-def test_readme_says_what_for_whom_and_why_before_the_two_commands() -> None:
+def test_readme_says_what_for_whom_why_and_what_is_needed_before_the_two_commands() -> None:
     opening, commands, rest = README.read_text(encoding="utf-8").split("```\n", maxsplit=2)
     assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make quickstart", "make test"]
     what, *questions = opening.removeprefix("# beam_datasets\n\n").strip().split("\n\n")
     assert len(re.findall(r"[.]( |$)", what, re.MULTILINE)) == 2
-    assert [re.findall(r"^\*\*(.*?)\*\*", text)[0][:8] for text in questions] == ["For whom", "Why not "]
+    assert [re.findall(r"^\*\*(.*?)\*\*", text)[0][:8] for text in questions] == ["For whom", "Why not ", "What do "]
     assert rest.strip().startswith("| compared with | advantages")
 
 

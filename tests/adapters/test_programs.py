@@ -64,3 +64,13 @@ def test_program(squares: Path, heading: str) -> None:
             break
     assert process.returncode == 0, output[-4000:]
     assert re.search(r"^epoch [12]: ", output, re.MULTILINE), output[-4000:]
+    if (squares / "checkpoint.pt").exists():  # the same command continues with the next epochs
+        done = subprocess.run(["bash", "-ec", command], cwd=squares, env=environment, capture_output=True, text=True)
+        assert re.findall(r"^epoch (\d+): ", done.stdout, re.MULTILINE) == ["2", "3"], done.stdout + done.stderr
+
+
+def test_each_section_says_what_to_install() -> None:
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
+    for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
+        [extra] = re.findall(r"\nInstall: `pip install '/path/to/checkout\[(\w+)\]'", section)
+        assert extra in extras
