@@ -27,7 +27,7 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, tolerant_decoder
+from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, tolerant_decoder, touch
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.records.shards import Shard, read_index
 
@@ -118,18 +118,25 @@ def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, A
     """Returns the JSON object of `head --json`: the first `count` examples of a split expression.
 
     Its names are `dataset`, `split`, `num_examples` (of the split), `examples`, and `undecoded`, the problems of values
-    that do not decode. Images are the stored bytes, {'b64': text}.
+    that do not decode. Images are decoded as a check; those without a problem are the stored bytes, {'b64': text}.
     """
-    decoders = skip_decoding(published.info.features, UnknownFeature, *_PICTURES)
-    dataset = published.as_dataset(split=split, decoders=decoders)
-    decode, records = tolerant_decoder(dataset.features), dataset.raw()
+    features = published.info.features
+    dataset = published.as_dataset(split=split, decoders=skip_decoding(features, UnknownFeature))
+    stored_features = published.as_dataset(
+        split=split, decoders=skip_decoding(features, UnknownFeature, *_PICTURES)
+    ).features
+    decode, decode_stored = tolerant_decoder(dataset.features), tolerant_decoder(stored_features)
+    records, checks = dataset.raw(), dataset.map(touch)
     examples, undecoded = [], []
     for i in range(min(count, len(dataset))):
+        record = records[i]
+        example = decode_stored(record)
         try:
-            examples.append(_as_json(dataset[i]))
+            checks[i]
         except UNDECODED as error:
-            examples.append(_as_json(decode(records[i])))
+            example = _with_problems(example, decode(record))
             undecoded.append(str(error))
+        examples.append(_as_json(example))
     return {
         "dataset": published.info.display_name,
         "split": split,
@@ -137,6 +144,20 @@ def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, A
         "examples": examples,
         "undecoded": undecoded,
     }
+
+
+def _with_problems(stored: Any, decoded: Any) -> Any:
+    """Returns an example with an `Undecoded` in place of each value that does not decode.
+
+    Args:
+        stored: the example, with images as stored bytes.
+        decoded: the example, with all values decoded.
+    """
+    if isinstance(decoded, Undecoded):
+        return decoded
+    if isinstance(decoded, dict) and isinstance(stored, dict):
+        return {name: _with_problems(stored[name], value) for name, value in decoded.items()}
+    return stored
 
 
 def _as_json(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Values that were published damaged: what verify, head, stats, diff and export say of the same dataset."""
 
+import base64
 import json
 import re
 import shutil
@@ -165,8 +166,17 @@ def test_head(made, places, run):
     content = json.loads(out)
     assert code == 1
     assert len(content["examples"]) == len(NAMES)
-    assert len(content["undecoded"]) == 2  # images are not decoded
-    assert {"undecoded"} in [set(each["zipped"]) for each in content["examples"] if isinstance(each["zipped"], dict)]
+    for example in content["examples"]:
+        values = {"image": example["image"], "zipped": example["zipped"], "all.sounds": example["all"]["sounds"]}
+        problems = {path: value["undecoded"] for path, value in values.items() if "undecoded" in value}
+        assert bool(problems) == (example["name"] in DAMAGED)
+        assert all(problem.startswith(path) for path, problem in problems.items())
+        if not problems:
+            assert base64.b64decode(example["image"]["b64"]) == IMAGES.get(example["name"], PNG)
+    assert {place for place in places.values() if any(place in text for text in content["undecoded"])} == {
+        places[name] for name in DAMAGED
+    }
+    assert len(content["undecoded"]) == len(DAMAGED)
 
 
 def test_stats(made, run):
