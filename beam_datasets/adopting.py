@@ -7,6 +7,7 @@ import hashlib
 import os
 import posixpath
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.examples import check_example, has_features
-from beam_datasets.intake.streams import codec_of_content
+from beam_datasets.intake.streams import BZIP2, GZIP, XZ, ZSTD, Codec, codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import (
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]
 Write = Callable[[str, bytes], None]
+
+_UNPACKED_BY_COMMAND = (GZIP, BZIP2, XZ, ZSTD)
+"""Compression formats for which a command of the same name exists."""
 
 _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")
 
@@ -255,11 +259,30 @@ def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]
             raise InputError(expected="a TFRecord file", got=f"{other}.", path=path) from error
         codec = codec_of_content(head)
         if codec is not None:
-            raise InputError(f"{path} is compressed by {codec.name}; a dataset's shards are not. Unpack it.") from error
+            raise InputError(
+                f"{path} is compressed by {codec.name}; a dataset's shards are not. {_way_to_unpack(path, codec)}"
+            ) from error
         # it is no dataset yet, which could be repaired
         raise CorruptRecordError(
             error.problem, path=path, offset=error.offset, record=error.record, repairable=False
         ) from None
+
+
+def _way_to_unpack(path: str, codec: Codec) -> str:
+    """Returns advice for a compressed TFRecord file: the command that unpacks it, and the one that reads it as it is.
+
+    Args:
+        path: path of the file.
+        codec: its compression format.
+    """
+    name = storage.basename(path)
+    suffix = next((each for each in codec.suffixes if name.lower().endswith(each)), "")
+    target = shlex.quote(f"unpacked/{name[: len(name) - len(suffix)]}")
+    command = f"`beam-datasets build tfrecord --name NAME --pattern {shlex.quote(path)}`"
+    build = f"uild a shuffled dataset of such files: {command}"
+    if codec not in _UNPACKED_BY_COMMAND or storage.is_remote(path):
+        return f"B{build}."
+    return f"Unpack it: `mkdir -p unpacked && {codec.name} -dc {shlex.quote(path)} > {target}`. Or b{build}."
 
 
 def _check_records(checks: _Checks, path: str, chunk: tfrecord.Chunk, records: list[bytes]) -> None:

@@ -1,15 +1,22 @@
 """`adopt`: which files patterns match, files that TFDS wrote without their metadata, and refused ones."""
 
+import bz2
 import functools
 import gzip
 import json
+import lzma
 import os
+import re
+import shlex
 import shutil
+import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +38,7 @@ from beam_datasets.formats.example import serialize
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.publishing.leftovers import find_leftovers
 from tests.directories import contents
+from tests.files.in_process import publish
 
 DATA = Path(__file__).resolve().parent / "data" / "tfds"
 VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))
@@ -311,9 +319,35 @@ def test_what_decoders_skip_is_not_checked(bare: Path) -> None:
         list(adopted.as_dataset("train"))
 
 
-def test_compressed(bare: Path, refused: Any) -> None:
-    (bare / "part-00001").write_bytes(gzip.compress((bare / "part-00001").read_bytes()))
-    assert "part-00001 is compressed by gzip" in str(refused(InputError))
+@pytest.mark.parametrize(
+    "compress, suffix, command",
+    [
+        (gzip.compress, "", "gzip"),
+        (gzip.compress, ".GZ", "gzip"),
+        (bz2.compress, ".bz2", "bzip2"),
+        (lzma.compress, "", "xz"),
+        (zstandard.compress, ".zst", "zstd"),
+        (zlib.compress, "", ""),
+    ],
+)
+def test_compressed(bare: Path, tmp_path: Path, compress: Any, suffix: str, command: str) -> None:
+    """Both commands of the error are followed."""
+    whole = (bare / "part-00001").read_bytes()
+    (bare / "part-00001").unlink()
+    (bare / f"part-00001{suffix}").write_bytes(compress(whole))
+    with pytest.raises(InputError, match=f"part-00001{suffix} is compressed by ") as caught:
+        bd.adopt(bare / "part-*", FEATURES, name="parts", data_dir=tmp_path / "new")
+    problem = str(caught.value)
+    assert not (tmp_path / "new").exists()
+    *unpack, build = re.findall("`(.*?)`", problem)
+    assert bool(unpack) == bool(command)
+    if command and shutil.which(command):
+        subprocess.run(unpack[0], shell=True, check=True, cwd=tmp_path)
+        assert (tmp_path / "unpacked" / "part-00001").read_bytes() == whole
+    [beam_datasets, *words] = shlex.split(build.replace("NAME", "parts"))
+    assert (beam_datasets, words[:2]) == ("beam-datasets", ["build", "tfrecord"])
+    found = publish("tfrecord", words[words.index("--pattern") + 1])
+    assert [row["id"] for row in found.rows] == list(range(10, 15))
 
 
 @pytest.mark.parametrize(
