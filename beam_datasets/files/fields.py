@@ -154,8 +154,12 @@ class Field:
         return text + "?" * (self.optional and self.kind != "audio")
 
 
-def parse_field(spec: str) -> Field:
+def parse_field(spec: str, *, suggest: bool = True) -> Field:
     """Parses a description, such as `int64[]?`, into a field.
+
+    Args:
+        spec: the description.
+        suggest: whether the error about an unknown type names a similar one.
 
     >>> parse_field("float32[28,28]").shape, parse_field("class:cat,dog").labels, str(parse_field("int64[]"))
     ((28, 28), ('cat', 'dog'), 'int64[]')
@@ -173,7 +177,7 @@ def parse_field(spec: str) -> Field:
         raise ValueError(
             f"{spec!r} is not a type of a feature; expected {', '.join(SCALARS)}, class:cat,dog, class:10, class, "
             "image, image:uint16,1, audio or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone "
-            f"for the type found that may be missing.{_hint_for(spec)}"
+            f"for the type found that may be missing.{_hint_for(spec) if suggest else ''}"
         )
     labels, brackets = match["labels"], match["lists"] or ""
     if kind == "image":
@@ -304,14 +308,14 @@ def check_spec(name: str, spec: str) -> None:
     Raises:
         ValueError: it is no type. If it contains `=`, the message tells how to quote a name with `=`.
     """
+    rest, equals, kind = spec.rpartition("=")
     try:
-        parse_field(spec)
+        parse_field(spec, suggest=not equals)
     except ValueError as error:
-        rest, equals, kind = spec.rpartition("=")
         if not equals:
             raise
         way = feature_option(f"{name}={rest}", kind)
-        raise ValueError(f"{str(error).partition(' Did you mean')[0]} If = is part of the name: {way}") from None
+        raise ValueError(f"{error} If = is part of the name: {way}") from None
 
 
 def with_slash(name: str, fields: Mapping[str, Field]) -> str:

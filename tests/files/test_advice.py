@@ -328,6 +328,7 @@ def test_advice_for_names_with_an_equals_sign(tmp_path):
     assert found[:2] == [{"city=Bonn": b"1", "city=Paris": True}, {"city=Bonn": b"2", "city=Paris": False}]
     problem = refused("csv", path, "--feature", "city=Bonn=string", *given[2:])
     assert "'Bonn=string' is not a type" in problem
+    assert "'Did you mean=string' is not a type" in refused("csv", path, "--feature", "city=Did you mean=string")
     assert len(rows("csv", path, *advises(problem, "--feature", '"city=Bonn"=string'), *given[2:])) == 4
 
 
