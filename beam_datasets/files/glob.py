@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import queue
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,7 +21,8 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.streams import file_systems
 
 WILDCARDS = "*?["
-_STORES = ("gs", "s3", "hdfs")  # Beam may know others
+_EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}  # scheme -> extra of Beam; it may know others
+_MAX_WAIT = 60.0  # seconds for the first answer of a store; some clients try again for 10 minutes
 _WAYS = {
     **dict.fromkeys(("http", "https", "ftp"), "Download the file"),
     **dict.fromkeys(("s3a", "s3n"), "Write s3://"),
@@ -168,15 +171,23 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     """
     first_wildcard = re.search(r"[*?\[]", pattern)
     beam_pattern = folder + (f"{pattern[: first_wildcard.start()]}**" if first_wildcard else pattern)
+    scheme = folder.partition("://")[0]
     try:
+        if not _answers(beam_pattern):
+            problem = f"expected files that can be listed, got no answer of the store within {_MAX_WAIT:.0f} s"
+            raise InputError(f"{folder}{pattern}: {problem}. Check the name, the network and the credentials")
         [result] = _match_by_beam(beam_pattern)
-    except MissingDependencyError:
+    except (MissingDependencyError, InputError):
         raise
     except Exception as error:  # each client of a store has its own classes
-        scheme = folder.partition("://")[0]
-        if "Unable to get filesystem" in str(error) and scheme not in _STORES:
+        if scheme in _EXTRAS and _LACKS_PACKAGE.search(str(error)):
             # Beam's error advises to install [gcp], whatever the scheme
-            expected = f"a path, or a URL that begins with {', '.join(f'{each}://' for each in _STORES)}"
+            way = f"pip install 'apache-beam[{_EXTRAS[scheme]}]'"
+            raise MissingDependencyError(
+                f"{folder}{pattern}: Beam lacks a package to read {scheme}://: {way}"
+            ) from error
+        if "Unable to get filesystem" in str(error):
+            expected = f"a path, or a URL that begins with {', '.join(f'{each}://' for each in _EXTRAS)}"
             way = _WAYS.get(scheme, "Copy the files to one of these, or to a disk")
             raise InputError(f"{folder}{pattern}: expected {expected}, got {scheme}://. {way}") from None
         problem = f"expected files that can be listed, got an error: {reason(error)}"
@@ -191,11 +202,47 @@ _LACKS_OPTIONS = re.compile("pipeline_options is not set|Must provide one of cli
 """What Beam's file systems of HDFS and S3 say if no options are set."""
 
 
-def _match_by_beam(pattern: str) -> Any:
-    """Returns a list of one `MatchResult`, that of the pattern; sets the default options of S3 and HDFS if needed."""
+_LACKS_PACKAGE = re.compile("Unable to get filesystem|Failed to import|is not defined")
+"""What Beam's file systems say if a package is not installed."""
+
+
+def _answers(pattern: str) -> bool:
+    """Returns whether a store answers within _MAX_WAIT seconds; it is asked for one file.
+
+    Raises:
+        Exception: the store cannot be listed.
+    """
+    outcomes = queue.SimpleQueue[Exception | None]()
+
+    def ask() -> None:
+        """Puts the error of the listing into `outcomes`, or None."""
+        try:
+            _match_by_beam(pattern, limit=1)
+        except Exception as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    threading.Thread(target=ask, daemon=True).start()  # the process may end before the store answers
+    try:
+        error = outcomes.get(timeout=_MAX_WAIT)
+    except queue.Empty:
+        return False
+    if error is not None:
+        raise error
+    return True
+
+
+def _match_by_beam(pattern: str, limit: int | None = None) -> Any:
+    """Returns a list of one `MatchResult`, that of the pattern; sets the default options of S3 and HDFS if needed.
+
+    Args:
+        pattern: a pattern of Beam.
+        limit: greatest number of files; None for all.
+    """
     systems = file_systems()
     try:
-        return systems.match([pattern])
+        return systems.match([pattern], [limit])
     except Exception as error:  # one of Beam's own
         if not _LACKS_OPTIONS.search(str(error)):
             raise
@@ -203,4 +250,4 @@ def _match_by_beam(pattern: str) -> Any:
 
         # S3 and HDFS need options, which only the creation of a pipeline sets.
         systems.set_options(PipelineOptions([]))
-        return systems.match([pattern])
+        return systems.match([pattern], [limit])

@@ -71,6 +71,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/resolve.py:builder_file beam-datasets build --help`": "tests/cli/test_resolve.py",
     "cli/data_files.py:build_by beam-datasets build {}": f"{_TRIAL}",
     "files/csv.py:_text_warnings --feature": "tests/files/test_text_notes.py",
+    "files/glob.py:_files_in_store pip install 'apache-beam[{}]'": "tests/files/test_glob.py",
     "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",

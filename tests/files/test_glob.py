@@ -1,14 +1,17 @@
 """Patterns of files; Python's glob is the oracle."""
 
-import glob
 import os
+import threading
+from glob import glob as glob_of_python
+from importlib.metadata import metadata
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import InputError
+from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.files import glob
 from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
 from beam_datasets.files.inputs import find
 
@@ -33,7 +36,7 @@ def tree(tmp_path_factory):
 
 def by_glob(tree, pattern):
     """Returns what Python's glob matches, without the names that begin with an underscore."""
-    found = set(glob.glob(pattern, root_dir=tree, recursive=True))  # `**/**` finds a file twice
+    found = set(glob_of_python(pattern, root_dir=tree, recursive=True))  # `**/**` finds a file twice
     files = [path for path in found if (tree / path).is_file() and not path.endswith("/")]  # top.txt/ of top.txt/**
     return sorted(path for path in files if not any(part.startswith("_") for part in path.split("/")))
 
@@ -78,7 +81,7 @@ def keys(monkeypatch):
     """The keys of the objects in a store, s3://bucket: the files of the tree, in the folder `in`."""
     keys = [f"in/{path}" for path in (*PATHS, *HIDDEN)]
 
-    def match(pattern):
+    def match(pattern, limit=None):
         prefix, stars, _ = pattern.partition("**")
         found = [url for key in keys if (url := f"s3://bucket/{key}") == prefix or (stars and url.startswith(prefix))]
         objects = [SimpleNamespace(path=url, size_in_bytes=1, last_updated_in_seconds=0) for url in found]
@@ -97,7 +100,7 @@ def test_options_of_stores_are_set_only_if_they_are_missing(monkeypatch, problem
     """An error about a path with the word replaced those that were set."""
     calls = []
 
-    def match(_):
+    def match(*_):
         if not calls:
             raise ValueError(problem)
         return ["found"]
@@ -203,5 +206,38 @@ def test_urls_of_other_schemes_are_named(url, way):
     scheme = url.partition("://")[0]
     with pytest.raises(InputError) as caught:
         find(url)
-    expected = "expected a path, or a URL that begins with gs://, s3://, hdfs://"
+    expected = "expected a path, or a URL that begins with gs://, s3://, azfs://, hdfs://"
     assert str(caught.value).endswith(f": {expected}, got {scheme}://. {way}")
+
+
+def test_a_store_that_does_not_answer(monkeypatch):
+    """Clients of stores try again for minutes, without a word."""
+    stop = threading.Event()
+    monkeypatch.setattr(glob, "_match_by_beam", lambda pattern, limit=None: stop.wait())
+    monkeypatch.setattr(glob, "_MAX_WAIT", 0.1)
+    with pytest.raises(InputError, match=r"gs://b/x/\*\.csv: .* got no answer of the store within 0 s\. Check"):
+        find("gs://b/x/*.csv")
+    stop.set()
+
+
+@pytest.mark.parametrize("scheme, extra", [("gs", "gcp"), ("s3", "aws"), ("azfs", "azure"), ("hdfs", "hadoop")])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "Unable to get filesystem from specified path, ... e.g., pip install apache-beam[gcp]",
+        "{'a': BeamIOError('List failed with {\\'a\\': NameError(\"name \\'BlobServiceClient\\' is not defined\")}')}",
+        "{'a': ImportError('Failed to import hdfs. You can ensure it is installed by the hadoop beam extra')}",
+    ],
+)
+def test_a_package_that_beam_lacks(monkeypatch, scheme, extra, problem):
+    """Beam names its extra for Google Cloud whatever the scheme, or a name of its own code."""
+
+    pytest.importorskip("apache_beam")
+
+    def match(pattern, limit=None):
+        raise ValueError(problem)
+
+    monkeypatch.setattr(glob, "_match_by_beam", match)
+    with pytest.raises(MissingDependencyError, match=rf"^{scheme}://b/x\.csv: .*pip install 'apache-beam\[{extra}\]'"):
+        find(f"{scheme}://b/x.csv")
+    assert extra in metadata("apache-beam").get_all("Provides-Extra")
