@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.advice import names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
+from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.base import FeatureConnector, FromJson, to_member
 from beam_datasets.features.dtypes import (
     STRING,
@@ -115,7 +115,7 @@ class Audio(Leaf):
             """Returns the values of the list for samples or a sound file."""
             if not isinstance(value, (list, tuple, np.ndarray)):
                 data, name = _read_content(value, path)
-                return samples_codec.pack(self._convert_samples(self._read_sound(data, name, path), path))
+                return samples_codec.pack(self._convert_samples_of_file(self._read_sound(data, name, path), name, path))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
                     "samples of an Audio with an encoding must come from a file, not an array", feature=path
@@ -141,7 +141,7 @@ class Audio(Leaf):
         if isinstance(data, CheckedSound) and is_any_length and np.can_cast(data.info.dtype, self.dtype):
             self._check_info(data.info, name, path)
         else:
-            self._convert_samples(self._read_sound(data, name, path, may_mix=True), path)
+            self._convert_samples_of_file(self._read_sound(data, name, path, may_mix=True), name, path)
         return data if type(data) is bytes else bytes(data)
 
     def _read_sound(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
@@ -208,6 +208,28 @@ class Audio(Leaf):
     def _channels(self) -> int | None:
         """The number of channels; None for any."""
         return self.shape[1] if len(self.shape) == 2 else 1
+
+    def _convert_samples_of_file(self, sound: Sound, name: str, path: str) -> NDArray[Any]:
+        """Returns the samples of a sound file in the dtype and shape of the feature; errors name the file.
+
+        Args:
+            sound: the decoded file.
+            name: the file, such as "the sound 'a.wav'", for errors.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureError: the samples do not fit; see `_convert_samples`.
+        """
+        try:
+            return self._convert_samples(sound, path)
+        except FeatureError as error:
+            raise type(error)(
+                f"{name}: {error.problem}",
+                expected=error.expected,
+                got=error.got,
+                advice=error.advice,
+                feature=path,
+            ) from error
 
     def _convert_samples(self, sound: Sound, path: str) -> NDArray[Any]:
         """Returns the samples of a sound file in the dtype and shape of the feature; other channels are mixed.

@@ -212,8 +212,9 @@ class Inference:
             inner = self.fields(guess, f"{path}/", optional=absent, inside_list=inside_list)
             inferred = Field("object", optional=absent, fields=inner)
         elif TOO_DEEP in guess.seen:
-            column = feature_name(path.partition("/")[0])
-            return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
+            column, location = feature_name(path.partition("/")[0]), guess.seen[TOO_DEEP][1]
+            problem = f"{column!r} (first in {location}): nested more than {MAX_DEPTH} deep; {_hint(column)}"
+            return Field(UNKNOWN, problem=problem)
         elif kind == UNKNOWN:
             text = "string?" if missing and not inside_list and not self.is_text else "string"
             majority_kinds = " or ".join(sorted(_majority(guess)))

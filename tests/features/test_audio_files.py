@@ -9,7 +9,13 @@ import pytest
 import soundfile
 
 from beam_datasets import features as F
-from beam_datasets.errors import FeatureOverflowError, FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.errors import (
+    FeatureError,
+    FeatureOverflowError,
+    FeatureTypeError,
+    FeatureValueError,
+    MissingDependencyError,
+)
 from beam_datasets.features.config import from_json
 from beam_datasets.formats import example
 from beam_datasets.intake import sound
@@ -94,7 +100,7 @@ def test_samples_that_the_dtype_does_not_hold(lazy):
     with raises_with(FeatureValueError, feature="x", expected="integers", got=re.compile("float32"), advice=advice):
         round_trip(F.Audio(lazy_decode=lazy), floats)
     assert round_trip(F.Audio(dtype=np.float32, lazy_decode=lazy), floats).tolist() == [0.0, 1.0]
-    with pytest.raises(FeatureOverflowError, match="^x: 32768 does not fit int16"):
+    with pytest.raises(FeatureOverflowError, match="^x: the sound: 32768 does not fit int16"):
         round_trip(F.Audio(dtype=np.int16, lazy_decode=lazy), wav(packed([32768], 3), bits=24))
     exact = wav(packed([(1 << 24) + 1], 4), bits=32)
     with raises_with(FeatureValueError, feature="x", advice=re.compile("allow_rounding=True")):
@@ -123,6 +129,20 @@ def test_a_stored_file_of_another_rate_is_read():
     record = stored(F.Audio(lazy_decode=True), encoded(MONO, rate=44100))
     decode = F.compile_decoder({"x": F.Audio(lazy_decode=True, sample_rate=16000)})
     np.testing.assert_array_equal(decode(record)["x"], MONO)
+
+
+@BOTH
+@pytest.mark.parametrize("content, options, problem", [
+    (wav(np.zeros(2, "<f4").tobytes(), tag=FLOAT, bits=32), {}, "expected integers, got a file of float32 samples."),
+    (wav(packed([32768], 3), bits=24), {"dtype": np.int16}, "32768 does not fit int16"),
+    (wav(packed([1, 2], 2)), {"shape": (3,)}, "the value has the shape"),
+    (wav(packed([(1 << 24) + 1], 4), bits=32), {"dtype": np.float32}, "expected a number that float32 holds"),
+])  # fmt: skip
+def test_errors_about_samples_name_the_file(tmp_path, lazy, content, options, problem):
+    (tmp_path / "a.wav").write_bytes(content)
+    with pytest.raises(FeatureError) as caught:
+        round_trip(F.Audio(lazy_decode=lazy, **options), tmp_path / "a.wav")
+    assert str(caught.value).startswith(f"x: the sound '{tmp_path}/a.wav': {problem}")
 
 
 @BOTH

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import zlib
 from pathlib import Path
 
@@ -294,9 +295,9 @@ def test_a_large_array_is_read_by_one_piece(tmp_path):
 
 def test_deep_values_are_text(files):
     deep = "[" * 300 + "]" * 300
-    files.write("a.jsonl", f'{{"id": 1, "v": {deep}}}\n')
-    assert "'v': nested more than 32 deep" in files.fails("jsonl")
-    [row] = files.read("jsonl", "--feature", "v=string")
+    files.write("a.jsonl", f'{{"id": 0, "v": []}}\n{{"id": 1, "v": {deep}}}\n')
+    assert re.search(r"'v' \(first in .*a\.jsonl, line 2 \(byte 19\)\): nested more than 32 deep", files.fails("jsonl"))
+    _, row = files.read("jsonl", "--feature", "v=string")
     assert json.loads(row["v"]) == json.loads(deep)
     files.write(
         "a.jsonl", '{"id": 1, "v": ' + '{"x": ' * 200 + "1" + "}" * 201 + "\n" + '{"v": ' + "[" * 100_000 + "\n"
