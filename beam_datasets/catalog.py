@@ -546,7 +546,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
             f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
         )
     return DatasetNotFoundError(
-        f"no dataset {name!r} is published in {root}; datasets there are: {names_text}."
+        f"no dataset {name!r} is published in {root}; published datasets: {names_text}."
         f"{advice or _advise_root_above(name, root)}"
     )
 

@@ -1,4 +1,4 @@
-"""Decoding only some of the features, or some in another way than their own: the names of `features.decode`."""
+"""Partial decoding and custom decoders: the public names of `features.decode`."""
 
 from beam_datasets.features.decode import Decoder as Decoder
 from beam_datasets.features.decode import PartialDecoding as PartialDecoding

@@ -1,4 +1,4 @@
-"""Optional packages: their import, and the command that installs the extra that has them."""
+"""Optional packages: their import, and the command that installs their extra."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_versions(tmp_path, requested, chosen):
 
 def test_a_version_that_is_not_supported(tmp_path):
     with pytest.raises(
-        DatasetNotFoundError, match=r"plain has no version 4\.0\.0; versions there are: 1\.0\.0, 1\.5\.0"
+        DatasetNotFoundError, match=r"plain has no version 4\.0\.0; published versions: 1\.0\.0, 1\.5\.0"
     ):
         Plain(data_dir=tmp_path, version="4.0.0")
 

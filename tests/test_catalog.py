@@ -76,15 +76,15 @@ def test_find(root, name, kwargs, expected):
     "name, message",
     [
         ("/nowhere digits", "'digits' is published in .*/nowhere: the directory does not exist. Give the directory"),
-        ("/empty digits", "datasets there are: none"),
-        ("digit", r"no dataset 'digit' is published .* are: digits, multi\. Did you mean 'digits'\?"),
+        ("/empty digits", "published datasets: none"),
+        ("digit", r"no dataset 'digit' is published .*; published datasets: digits, multi\. Did you mean 'digits'\?"),
         ("empty", r"no dataset 'empty' is published"),
-        ("digits:9.9.9", r"digits in .* has no version 9\.9\.9; versions there are: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
-        ("digits:3.*.*", r"has no version 3\.\*\.\*; versions there are: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
+        ("digits:9.9.9", r"digits in .* has no version 9\.9\.9; published versions: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
+        ("digits:3.*.*", r"has no version 3\.\*\.\*; published versions: 1\.0\.0, 1\.2\.0, 2\.0\.0\."),
         ("multi", r"multi in .* has the configs big-2\.x, small and no default one; .* 'multi/big-2\.x'"),
         ("multi/smal", r"has no config 'smal'; published configs: big-2\.x, small\. Did you mean 'small'\?"),
         ("digits/small", r"digits in .* has no config 'small'; published configs: none\."),
-        ("multi/small:2.0.0", r"multi/small in .* has no version 2\.0\.0; versions there are: 1\.0\.0\."),
+        ("multi/small:2.0.0", r"multi/small in .* has no version 2\.0\.0; published versions: 1\.0\.0\."),
     ],
 )  # fmt: skip
 def test_not_found_lists_what_is_published(root, name, message):
@@ -231,7 +231,7 @@ def test_a_version_that_this_user_may_not_enter(capsys):
                 bd.load(name, data_dir=root)
         with pytest.raises(PermissionError, match=said):
             bd.builder_from_directory(f"{root}/small/1.0.0")
-        with pytest.raises(DatasetNotFoundError, match="no dataset 'other' .* datasets there are: small"):
+        with pytest.raises(DatasetNotFoundError, match="no dataset 'other' .* published datasets: small"):
             bd.load("other", data_dir=root)
         assert main(["list", "--data_dir", root]) == 0
         printed = capsys.readouterr()

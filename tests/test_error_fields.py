@@ -176,7 +176,7 @@ def test_a_published_version(tmp_path: Path) -> None:
     build(tmp_path, TREE, {"train": [(1, {"box": {"n": 1}, "text": ""})]})
     with pytest.raises(errors.AlreadyPublishedError) as caught:
         build(tmp_path, TREE, {"train": [(1, {"box": {"n": 1}, "text": ""})]})
-    assert str(caught.value.advice).startswith("Raise the version")
+    assert str(caught.value.advice).startswith("To publish again, raise the version")
     assert str(caught.value).endswith(f"never changes. {caught.value.advice}")
 
 

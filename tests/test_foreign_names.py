@@ -543,8 +543,8 @@ def test_an_error_says_what_to_write(
 @pytest.mark.parametrize(
     "guess, expected",
     [
-        ("ds.shuffle(seed=0)[0]", "here list(ds.take(10)) is the first items"),
-        ("stream[0]", "here list(ds.take(10)) is the first items"),
+        ("ds.shuffle(seed=0)[0]", "here list(ds.take(10)) returns the first items"),
+        ("stream[0]", "here list(ds.take(10)) returns the first items"),
         ("bd.features.ClassLabel(names=['a', 'b']).int2str([0, 1])", "[label.int2str(i) for i in indices]"),
         ("bd.features.ClassLabel(names=['a', 'b']).int2str(next(iter(ds.batch(2)))['id'])", "takes one index"),
         ("bd.show_examples('d')", "Use `bd.load('d', split='train')`"),

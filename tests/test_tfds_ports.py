@@ -332,7 +332,7 @@ def test_configs_of_one_name_and_several_versions() -> None:
     assert bd.builder("ported_squares/b:1.0.0").version == "1.0.0"
     assert bd.builder("ported_squares", config="b:1.0.0").builder_config.version == "1.0.0"
     with pytest.raises(
-        DatasetNotFoundError, match=r"ported_squares/b has no version 7\.0\.0; versions there are: 1\.0\.0, 2"
+        DatasetNotFoundError, match=r"ported_squares/b has no version 7\.0\.0; published versions: 1\.0\.0, 2"
     ):
         PortedSquares(config="b:7.0.0")
     with pytest.raises(DatasetNotFoundError, match=r"no config 'd'; it has 'b:1\.0\.0'"):

@@ -1,4 +1,4 @@
-"""DataLoader workers, as a dataset in one of them sees them; and classes that a DataLoader accepts.
+"""The current DataLoader worker: its index and its seed; and base classes that a DataLoader accepts.
 
 Importing this module does not need PyTorch.
 """

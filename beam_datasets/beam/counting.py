@@ -1,4 +1,4 @@
-"""Counting the sort keys of each split: histograms of blocks become one, or each key counts once."""
+"""Counting stages: merge the histograms of the blocks of each split, or count distinct keys."""
 
 from __future__ import annotations
 

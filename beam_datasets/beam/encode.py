@@ -1,4 +1,4 @@
-"""The Encode stage: makes blocks of encoded records of a split's source, and a histogram of each block."""
+"""The Encode stage: encodes the examples of a split's source into blocks of records, with a histogram of each block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export: slices of published datasets become files of other formats."""
+"""The Export transform: writes slices of published datasets as files of other formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beam-datasets command for launchers that start a Python module and pass options alone.
+"""The beam-datasets command for launchers that start a Python module and pass only options.
 
 python -m beam_datasets.beam.main build --dataset mine.py --data_dir /shared --shared_disk --runner FlinkRunner ...
 """

@@ -1,4 +1,4 @@
-"""Materialize: slices of published datasets become a new dataset.
+"""The Materialize transform: writes slices of published datasets as a new dataset.
 
 Records that do not change are copied shard by shard. If the sizes are not known before
 the run (because of a filter, other features, or a source without indexes), the ranges of the source are prepared first,

@@ -1,4 +1,4 @@
-"""Tasks of a job on the workers of a pipeline; see `execute.tasks`, which has the same for this process."""
+"""Runs the tasks of a job on the workers of a pipeline; `execute.tasks` runs them in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variants and versions that the class of a builder declares, and the choice of one of each."""
+"""Variants and versions that the class of a builder declares, and the choice of a variant and a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets adopt`: makes a dataset of TFRecord files that have no metadata."""
+"""`beam-datasets adopt`: creates a dataset from TFRecord files without metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets append`: a published version and new examples become the next version."""
+"""`beam-datasets append`: publishes the next version of a dataset, with new examples."""
 
 from __future__ import annotations
 

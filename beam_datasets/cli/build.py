@@ -1,4 +1,4 @@
-"""`beam-datasets build`: from the command line to one call of the builder's `build`."""
+"""`beam-datasets build` and `plan`: parse the command line and call the builder's `build`, or estimate the build."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from beam_datasets import catalog
@@ -16,7 +17,6 @@ from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR,
-    ENGINE,
     SHARDS,
     Command,
     Flag,
@@ -24,6 +24,7 @@ from beam_datasets.cli.options import (
     Option,
     UsageError,
     as_usage_errors,
+    engine_group,
     engine_options,
     given,
     parse_with_beam,
@@ -67,7 +68,7 @@ Without --runner, the pipeline runs on this machine with one worker process per 
         Option(
             "--trial",
             "N",
-            "build the first N examples of each split in a temporary place, show them, and publish nothing",
+            "build the first N examples of each split in a temporary directory, show them, and publish nothing",
             type=whole_number,
         ),
         Flag(
@@ -130,26 +131,33 @@ Without --runner, the pipeline runs on this machine with one worker process per 
             ),
             Flag(
                 "--register_checksums",
-                "record the checksums of downloads in checksums.tsv beside the builder, instead of checking them",
+                "record the checksums of downloads in checksums.tsv next to the builder, instead of checking them",
             ),
             Flag("--force_checksums", "refuse downloads without a recorded checksum"),
             Flag("--no_verify_ssl", "accept any certificate of the servers of downloads"),
         ),
-        ENGINE,
+        engine_group("one per core"),
     ),
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
     example="csv --name NAME --pattern FILES --data_dir DIR",
+)
+PLAN = replace(
+    COMMAND,
+    name="plan",
+    description="""\
+Prints the features and splits of a dataset, and an estimate of its build: shards, memory, requests and hours. Encodes
+a sample of the source on this machine, and builds nothing. The options are those of `beam-datasets build`.""",
 )
 
 
 def run_plan(args: Sequence[str]) -> int:
     """Runs `beam-datasets plan`, which is `build --dry_run`."""
-    return run([*args, "--dry_run"])
+    return run([*args, "--dry_run"], PLAN)
 
 
-def run(args: Sequence[str]) -> int:
-    """Runs the command and returns its exit code."""
-    parsed, beam_options, request = _parse_build(args)
+def run(args: Sequence[str], command: Command = COMMAND) -> int:
+    """Runs `COMMAND` or `PLAN` and returns the exit code."""
+    parsed, beam_options, request = _parse_build(args, command)
     _use_beam_options(beam_options)
     _check_code(parsed, beam_options)
     builder = _make_builder(request, parsed)
@@ -321,13 +329,13 @@ def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None
             check_code_is_shared(file[0], beam_options, shared_disk=parsed.shared_disk)
 
 
-def _parse_build(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
+def _parse_build(args: Sequence[str], command: Command) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
     """Returns (Namespace of the command's and the builder's options, arguments for Beam, request for the builder).
 
     Raises:
         UsageError: there is no dataset, or an option is invalid.
     """
-    parser = COMMAND.parser()
+    parser = command.parser()
     args = _with_dataset(args)
     if not args or args[0] in ("-h", "--help"):
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"

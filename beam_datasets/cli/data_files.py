@@ -1,4 +1,4 @@
-"""Files of data that a user gives in the place of a builder or a dataset: the commands that build them, by name."""
+"""Advice on data files that are passed in place of a builder or a dataset: the commands that build them, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets doctor`: whether datasets can be built on an engine."""
+"""`beam-datasets doctor`: checks whether datasets can be built on an engine."""
 
 from __future__ import annotations
 

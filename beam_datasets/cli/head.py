@@ -1,4 +1,4 @@
-"""`beam-datasets head` and `slices`: the first examples of a slice, and which files it is read from."""
+"""`beam-datasets head` and `slices`: print the first examples of a slice, and the files that it is read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets info` and `beam-datasets list`: what is published."""
+"""`beam-datasets info` and `list`: print a published dataset, and the list of all."""
 
 from __future__ import annotations
 

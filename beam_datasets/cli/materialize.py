@@ -1,4 +1,4 @@
-"""`beam-datasets materialize` and `export`: slices become a dataset of their own, or files of other formats."""
+"""`beam-datasets materialize` and `export`: write slices as a new dataset, or as files of other formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
-    ENGINE,
     SHARDS,
     SHARED_DISK,
     SOURCES,
@@ -22,6 +21,7 @@ from beam_datasets.cli.options import (
     UsageError,
     as_usage_errors,
     comma_separated,
+    engine_group,
     engine_options,
     given,
     storage_options,
@@ -93,7 +93,7 @@ SOURCE is name[/config][:version], or the directory of a version, including vers
         Flag("--refuse_repeats", "fail if a key occurs more than once in a split; without it, all are kept"),
         *SOURCES,
         SHARDS,
-        ENGINE,
+        engine_group("this process, without Beam"),
     ),
     usage="SOURCE [options] [options of Beam]",
     example="NAME --split 'train=train[:10%]' --to PART --data_dir DIR",
@@ -235,7 +235,7 @@ SOURCE is name[/config][:version], or the directory of a version, including vers
         Option(
             "--data_dir",
             "DATA_DIR",
-            f"root of the datasets: {DATA_DIR_HELP}",
+            DATA_DIR_HELP,
         ),
         Option(
             "--features",

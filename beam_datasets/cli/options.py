@@ -1,4 +1,4 @@
-"""Commands and their options as values, and a check of the options that are Beam's."""
+"""Commands and their options as values, and checks of Beam's options."""
 
 from __future__ import annotations
 
@@ -418,25 +418,34 @@ SOURCES = (
 """Options of commands that make a dataset of others."""
 SHARED_DISK = Flag("--shared_disk", "declare that remote workers can access this machine's paths")
 NO_WAIT = Flag("--no_wait", "return as soon as the job is submitted to a remote runner")
-ENGINE = Group(
-    "engine (these options do not affect the written bytes)",
-    Option(
-        "--num_workers",
-        "N",
-        "number of worker processes of a local run; 0 means one per core. Default: one per core; for materialize,"
-        " this process",
-        type=whole_number,
-    ),
-    Option(
-        "--payload",
-        help="how records are shuffled: inline (through the engine) or spilled (through files); "
-        "default: inline on Dataflow, otherwise spilled",
-        choices=("inline", "spilled"),
-    ),
-    Option("--spill_dir", "DIR", "directory for spilled records; all workers must be able to access it"),
-    SHARED_DISK,
-    NO_WAIT,
-)
+
+
+def engine_group(default_workers: str) -> Group:
+    """Returns the group of the options of `EngineOptions`.
+
+    Args:
+        default_workers: description of the default of --num_workers.
+    """
+    return Group(
+        "engine (these options do not affect the written bytes)",
+        Option(
+            "--num_workers",
+            "N",
+            f"number of worker processes of a local run; 0 means one per core; default: {default_workers}",
+            type=whole_number,
+        ),
+        Option(
+            "--payload",
+            help="how records are shuffled: inline (through the engine) or spilled (through files); "
+            "default: inline on Dataflow, otherwise spilled",
+            choices=("inline", "spilled"),
+        ),
+        Option("--spill_dir", "DIR", "directory for spilled records; all workers must be able to access it"),
+        SHARED_DISK,
+        NO_WAIT,
+    )
+
+
 OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 """Options that `main` reads and removes before it calls a command."""
 

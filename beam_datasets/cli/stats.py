@@ -48,7 +48,7 @@ values, lengths, labels.
 
 By default, one process reads the dataset. A Beam pipeline is used with --num_workers 2 or more, with options of Beam,
 and for datasets of 1 GiB or more.
-Statistics of a whole dataset are saved beside its versions and reused the next time.
+Statistics of a whole dataset are saved next to its versions and reused the next time.
 
   beam-datasets stats digits --html digits.html
   beam-datasets stats digits --split 'train[:10%]' --split test --features image,label""",
@@ -69,7 +69,7 @@ Statistics of a whole dataset are saved beside its versions and reused the next 
         ),
         Flag("--json", "print the result as JSON"),
         Option("--html", "FILE", "write a page with plots to FILE, which is replaced if it exists"),
-        Flag("--no_save", "do not save the statistics beside the dataset"),
+        Flag("--no_save", "do not save the statistics next to the dataset"),
         Flag("--again", "compute the statistics even if saved ones exist"),
         Group(
             "engine (these options do not affect the statistics)",

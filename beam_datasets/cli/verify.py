@@ -1,4 +1,4 @@
-"""`beam-datasets verify`: checks that a dataset is as published, lists lost examples, and repairs files."""
+"""`beam-datasets verify`: compares a dataset with the published checksums, lists lost examples, and repairs files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`beam-datasets versions`: the environment, for a report of a bug."""
+"""`beam-datasets versions`: prints the environment, for bug reports."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Examples, values and datasets for people: as text of a terminal, and as tables and pictures of a notebook."""
+"""Examples, values and datasets for people: as text for terminals, and as tables and pictures for notebooks."""

@@ -1,4 +1,4 @@
-"""Examples as text for people: a feature a line, long values cut, classes by their names."""
+"""Examples as text for people: one feature per line, long values truncated, classes by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam's worker, with errors that reach a runner at once although the worker could not start its part of the job."""
+"""Beam's worker, which reports an error to the runner immediately even if it cannot start its part of the job."""
 
 from __future__ import annotations
 

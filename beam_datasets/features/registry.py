@@ -1,4 +1,4 @@
-"""The registry of connector classes that users write, by their names in features.json.
+"""The registry of user-defined connector classes, by their names in features.json.
 
 Nothing is imported by such a name: a class must be registered before a dataset with it is read.
 """

@@ -725,7 +725,7 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
         two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
             f"{_label(path)}: arrays of the shapes {two_shapes} cannot be put in one batch; "
-            "batch with pad=True, or bring them to one shape with map()."
+            "batch with pad=True, or convert them to one shape with map()."
         )
     if len({len(shape) for shape in shapes}) > 1:
         raise FeatureValueError(f"{_label(path)}: arrays of different ranks cannot be padded: {shapes}.")

@@ -1,4 +1,4 @@
-"""Types of the keyword arguments that the builders of files pass on to their base classes.
+"""Types of the keyword arguments that builders of files pass to their base classes.
 
 `help()` of a builder shows its own arguments; these types tell an editor and mypy the others. `beam-datasets build
 FORMAT --help` shows all of them.

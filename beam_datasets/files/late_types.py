@@ -1,4 +1,4 @@
-"""Columns whose types the first rows of files do not show: found in all rows, after a build has failed at one row."""
+"""Search of all rows for columns whose types the sampled rows do not show, after a build has failed at one row."""
 
 from __future__ import annotations
 

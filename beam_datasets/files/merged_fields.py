@@ -1,4 +1,4 @@
-"""The field of a column that several files have, which may disagree on its type."""
+"""The field of a column that several files contain, possibly with different types."""
 
 from __future__ import annotations
 

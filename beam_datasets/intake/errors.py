@@ -1,4 +1,4 @@
-"""Conversion of exceptions of libraries into errors that name file and place."""
+"""Conversion of exceptions of libraries to errors with the file and the position in it."""
 
 from __future__ import annotations
 

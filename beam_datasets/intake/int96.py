@@ -1,4 +1,4 @@
-"""INT96 times of Parquet files, exact.
+"""Exact reading of INT96 times in Parquet files.
 
 pyarrow reads them as 64 bits of nanoseconds, and wraps those outside of the years 1677 to 2262 around, such as those of
 9999-12-31 that Spark and Hive write. Reading them as seconds gives the right seconds; together, both give the exact

@@ -1,4 +1,4 @@
-"""Structural checks of JPEG files: the segments up to the first scan, and the presence of an end of the image."""
+"""Structural checks of JPEG files: the segments up to the first scan, and the end marker of the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files: opened and read as a whole, or refused with file, row group and column.
+"""Parquet files: complete reading, or an error that names the file, the row group and the column.
 
 pyarrow reads the pages and verifies their checksums. It does not compare the numbers of rows that a file declares with
 those that it reads, and wraps INT96 times outside of the years 1677 to 2262 around; so this module checks both. Each

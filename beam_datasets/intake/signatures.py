@@ -1,4 +1,4 @@
-"""The first bytes of file formats, in one table; formats without a fixed prefix are in `image_formats.format_of`."""
+"""Table of the first bytes of file formats; `image_formats.format_of` recognizes formats without a fixed prefix."""
 
 from __future__ import annotations
 

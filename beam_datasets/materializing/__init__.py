@@ -1,1 +1,1 @@
-"""Materializing and appending: published records become a new dataset, or the next version, without decoding."""
+"""Materializing and appending: write published records as a new dataset, or as the next version, without decoding."""

@@ -1,4 +1,4 @@
-"""Options of an append, the published version that is appended to, and the number of the next one."""
+"""Options of an append, the choice of the published version, and the number of the next version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of a version that is appended to: those of all datasets, some of them optional."""
+"""Union of the features of a published version and of appended datasets; those that one of them lacks are optional."""
 
 from __future__ import annotations
 

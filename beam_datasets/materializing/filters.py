@@ -1,4 +1,4 @@
-"""A filter of examples: an author's function, or the name of one."""
+"""Filters of examples: a user's function, given as an object or by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags of versions, and removal of old versions that are not needed.
+"""Tags of versions, and removal of old versions that no dataset needs.
 
 A tag is a file with a version in it, `.config/tags/<tag>` beside the versions of a dataset or config. On an object
 store `.config/removed/<version>` marks a version that is being removed: a later `prune` finishes a killed one.

@@ -1,4 +1,4 @@
-"""Rules by which the sort keys of appended records are made; they must be those of the published version."""
+"""Rules by which sort keys are computed. Appended records must have the rules of the published version."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class ReadInstruction(AbstractSplit):
             value = self._examples_of(value, total)
         if abs(value) > total:
             raise SplitError(
-                f"split {str(self)!r} reaches to example {value}, but {self.split_name} has {total} examples."
+                f"split {str(self)!r} ends at example {value}, but {self.split_name} has {total} examples."
             )
         return int(value + total if value < 0 else value)
 

@@ -1,4 +1,4 @@
-"""Checkpoints of encoded units, with which a later run continues a failed one.
+"""Checkpoints of encoded units, which a later run reuses to continue a failed one.
 
 A run that spills its payload writes a checkpoint beside the blocks from time to time: the names of the units that were
 finished since the last one, and the blocks with their examples and no others. Checkpoints are only created, each under

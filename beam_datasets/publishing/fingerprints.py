@@ -1,4 +1,4 @@
-"""Fingerprints of builders: everything that decides which bytes a unit is encoded to."""
+"""Fingerprints of builders: all inputs that affect the bytes of encoded units."""
 
 from __future__ import annotations
 

@@ -79,8 +79,9 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     name = f"its hash is {number:032x}" if integer is None else str(integer)
     count_note = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
     raise DuplicateKeyError(
-        f"{group.text}: two examples have the same key ({name}){count_note}. Keys decide the order and "
-        f"must be unique; make them so, or keep one of each by --ignore_duplicates. The two examples:"
+        f"{group.text}: two examples have the same key ({name}){count_note}. Keys must be "
+        f"unique, because they determine the order. Make them unique, or keep one example of each key with "
+        f"--ignore_duplicates. The two examples:"
         f"\n  {show(one, destination.features)}\n  {show(other, destination.features)}",
         split=group.split,
         key=integer,

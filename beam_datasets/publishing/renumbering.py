@@ -1,4 +1,4 @@
-"""Publishes a result under another version number, after its own promised too much."""
+"""Publishes a kept result as another version, because its own version was too low for its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard in the staging directory: its path, its file with a checksum, and the index beside it.
+"""A shard in the staging directory: its path, its file with a checksum, and the index next to it.
 
 All that write shards use `ShardFile`: the groups of a generated dataset, copies, merges and adopted files.
 """

@@ -1,4 +1,4 @@
-"""Spill directories: where the payload of blocks is kept until the shards are written."""
+"""Spill directories, which contain the payload of blocks until the shards are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that the directories of an active run are still there, and seen by every process of it."""
+"""Checks that the directories of an active run still exist, and that all of its processes can access them."""
 
 from __future__ import annotations
 
@@ -99,6 +99,6 @@ def check_is_of_launcher(run: Run) -> None:
         check_directories(run)
     elif not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
         raise StorageError(
-            f"{run.staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
-            "data_dir must be a place that the launcher and all workers share."
+            f"{run.staging_dir}: the launcher has created it, but the worker on {socket.gethostname()} does not see "
+            "it. data_dir must be a place that the launcher and all workers share."
         )

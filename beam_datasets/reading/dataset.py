@@ -501,8 +501,8 @@ class Dataset(ReadPlan, Frameworks):
         if source is not None and self._operation is source:
             return source
         raise TypeError(
-            f"{method} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
-            "shard(), batch() and mix(). Use it there; here list(ds.take(10)) is the first items. A slice such as "
+            f"{method} needs dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
+            "shard(), batch() and mix(). Use it there; here list(ds.take(10)) returns the first items. A slice such as "
             "split='train[10:20]' has an order of its own."
             f"{_IN_LOADER if method == 'ds[i]' else ''}"
         )

@@ -1,4 +1,4 @@
-"""Methods that give datasets and streams to training frameworks, and errors that name ours for those of others."""
+"""Methods of datasets and streams for training frameworks, and errors that translate methods of other libraries."""
 
 from __future__ import annotations
 

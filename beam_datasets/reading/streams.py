@@ -438,7 +438,7 @@ class Stream(ForeignOperators):
         """Raises a TypeError."""
         raise TypeError(
             "a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before; here "
-            "list(ds.take(10)) is the first items. A DataLoader of PyTorch takes ds.as_torch()."
+            "list(ds.take(10)) returns the first items. A DataLoader of PyTorch takes ds.as_torch()."
         )
 
     def __iter__(self) -> StreamIterator:

@@ -1,4 +1,4 @@
-"""Statistics as one HTML page that needs nothing else: no fonts, no network, and a script only to sort and scale."""
+"""Statistics as a self-contained HTML page, without fonts or network access; its script only sorts and scales."""
 
 from __future__ import annotations
 

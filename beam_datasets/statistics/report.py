@@ -1,4 +1,4 @@
-"""Statistics as values that JSON expresses, and where they are saved."""
+"""Statistics as JSON values, and the files in which they are saved."""
 
 from __future__ import annotations
 

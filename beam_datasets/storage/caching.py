@@ -1,4 +1,4 @@
-"""Pieces of remote files, cached on a local disk within a number of bytes that all processes share.
+"""Cache of pieces of remote files on a local disk, with one size limit for all processes.
 
 It is used if $BEAM_DATASETS_CACHE_DIR names a directory, for shards and their indexes. A file is cut into pieces of
 `PIECE_BYTES`; the name of a piece is a hash of the file's URL, size and tag (what the store reported of its content

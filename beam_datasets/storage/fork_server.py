@@ -1,4 +1,4 @@
-"""The helper process of `forked`: reads from object stores for a forked process, which asks it through a pipe."""
+"""Helper process of `forked`: reads from object stores for a forked process, which sends requests through a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths as text, and the options of the stores that they lead to (credentials, endpoint, region).
+"""Paths as text, and the options of their stores (credentials, endpoint, region).
 
 Paths are plain strings. The first options of a bucket or server hold for its URL in the whole process. If the same
 bucket is used with other options, too, these are registered under a numbered name of the bucket, such as `s3://bucket~2`:

@@ -1,4 +1,4 @@
-"""Random examples in place of datasets that are not there: `mock_data`."""
+"""`mock_data`: random examples in place of datasets that do not exist."""
 
 from __future__ import annotations
 

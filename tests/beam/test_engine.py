@@ -88,7 +88,7 @@ def test_the_largest_block_is_one_of_all_records(tmp_path):
 
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
     publication = announced(tmp_path)
-    with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
+    with pytest.raises(StorageError, match="the launcher has created it, but the worker on .* does not see it"):
         engines._check_launcher(None, publication)
     publication.owner.write(publication.staging_dir)
     engines._check_launcher(None, publication)

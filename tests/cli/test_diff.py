@@ -145,7 +145,7 @@ def test_some_splits_and_no_examples(root, run):
     [
         (["pets:1.0.0"], "required: NEW"),
         (["pets:1.0.1", "pets:1.0.0"], "has a lower number than the old one, pets:1.0.1; give the old one first"),
-        (["pets:1.0.0", "pets:7.0.0"], "has no version 7.0.0; versions there are: 1.0.0, 1.0.1"),
+        (["pets:1.0.0", "pets:7.0.0"], "has no version 7.0.0; published versions: 1.0.0, 1.0.1"),
         (["pets:1.0.0", "pest:1.0.1"], "no dataset 'pest'.* Did you mean 'pets'"),
         (["pets:1.0.0", "1.0.1"], "'1.0.1' is not a dataset name"),
         (["pets:1.0.0", "/nowhere"], "/nowhere is not a published dataset"),

@@ -141,7 +141,7 @@ class Killing:
             options = ["--data_dir", data_dir, *self.cluster.options(), *pool.options]
             code, output = self._end(start("build", NUMBERS, *self.options, *options))
         check_output(code, output)
-        if not code or "the launcher has made it, and the worker on" not in output:
+        if not code or "the launcher has created it, but the worker on" not in output:
             raise WrongError(f"exit code {code}, and no message about the disk")
         if files := [path for path in folder.rglob("*") if path.is_file()]:
             raise WrongError(f"it leaves {files}")

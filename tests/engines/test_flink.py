@@ -259,7 +259,7 @@ def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_p
     data_dir.mkdir()
     with pool_with_another_disk(tmp_path, data_dir) as pool:
         output = fails(data_dir, *cluster.options(), *pool.options, "--count=2000")
-    assert "the launcher has made it, and the worker on" in output.splitlines()[-1]
+    assert "the launcher has created it, but the worker on" in output.splitlines()[-1]
 
 
 def test_the_doctor(cluster: flink.Cluster, tmp_path: Path) -> None:

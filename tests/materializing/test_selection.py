@@ -126,7 +126,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one:9.*.*", {}, DatasetNotFoundError, "no version 9"),
         ("one two", {}, DatasetNotFoundError, "'one two' is not a dataset name"),
         ("one", {"split": {"a": "trian"}}, SplitError, "no split 'trian' in one:2.0.0; .*Did you mean 'train'"),
-        ("one", {"split": {"a": "train[:200]"}}, SplitError, "reaches to example 200"),
+        ("one", {"split": {"a": "train[:200]"}}, SplitError, "ends at example 200"),
         ("one", {"split": {"a": "train[5:2]"}}, SplitError, "is reversed"),
         ("one", {"split": {"a": "train[x]"}}, SplitError, "cannot read"),
         ("one", {"split": {"a": "train[:10"}}, SplitError, "cannot read 'train"),

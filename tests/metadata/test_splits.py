@@ -253,7 +253,7 @@ def fits(split):
         ("train[10%:20]", r"is a percentage, '20' an example index. Write 'train\[10%:20%\]' or 'train\[10:20\]'"),
         ("test+train[1shard:50%]", r"Write 'train\[1shard:50shard\]' or 'train\[1%:50%\]'"),
         ("train[9:3]", r"'train\[9:3\]' is reversed: it begins at example 9 and ends before example 3 of 31"),
-        ("train[:1000]", r"'train\[:1000\]' reaches to example 1000, but train has 31 examples"),
+        ("train[:1000]", r"'train\[:1000\]' ends at example 1000, but train has 31 examples"),
         ("trian", r"no split 'trian' in ds:1\.0\.0; it has 'test', 'train', 'validation'\. Did you mean 'train'\?"),
         ("train[3]", r"expected a range, got '\[3\]'; only a shard .* 'train\[10:20\]'"),
         ("train[:x]", r"cannot read 'x'; needed: NAME"),

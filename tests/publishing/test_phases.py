@@ -66,7 +66,7 @@ def test_a_worker_with_another_disk_publishes_nothing(data_dir):
     publication = replace(publication, owner=replace(publication.owner, runner="FlinkRunner"))
     ready = staged(publication)
     storage.remove(storage.join(publication.staging_dir, "owner.json"))
-    with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
+    with pytest.raises(StorageError, match="the launcher has created it, but the worker on .* does not see it"):
         phases.publish(publication, *ready)
     assert not storage.exists(publication.target)
     directory = phases.publish(replace(publication, is_reserved=False), *ready)

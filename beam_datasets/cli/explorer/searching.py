@@ -1,4 +1,4 @@
-"""Examples for which a condition holds, found by a process of limited memory and time: DuckDB itself limits neither."""
+"""Search for examples that match a condition, in a process with limited memory and time: DuckDB limits neither."""
 
 from __future__ import annotations
 

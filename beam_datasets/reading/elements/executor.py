@@ -1,4 +1,4 @@
-"""Executors of decode tasks, on threads: ahead of the reader, in order, in bounded memory, with errors in their places.
+"""Executors of decode tasks on threads: ahead of the reader, in order, in bounded memory, with errors at their items.
 
 The work is divided into tasks of about `TASK_BYTES` of decoded values or `TASK_ITEMS` items, large enough that the
 threads seldom wait for the GIL. Tasks only decode. An item that does not decode, or would need too much memory, is
