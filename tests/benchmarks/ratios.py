@@ -204,5 +204,5 @@ def summary(measurements: list[Measurement]) -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
     for r in ratios(measurements):
         way = r.rule.way + r.system.removeprefix(OURS)
-        rows.setdefault(f"{way}, beside {r.rule.what}", {})[r.workload] = times(r.value)
+        rows.setdefault(f"{way}, compared with {r.rule.what}", {})[r.workload] = times(r.value)
     return rows
