@@ -171,9 +171,9 @@ def _engine_error(text: str) -> GenerationError | None:
         )
     if "No client connected within timeout" in text:
         return _build_unpublished_error(
-            "a worker could not start its part of the job; the output of its worker pool says why, such as another "
-            "version of Beam, or a package that is not installed",
-            "`python -m beam_datasets.beam.worker_pool` reports the reason here, and at once.",
+            "a worker could not start its part of the job, or died while it started; the output of its worker pool "
+            "says why, such as a signal, another version of Beam, or a package that is not installed",
+            "`python -m beam_datasets.beam.worker_pool` reports most reasons here, and at once.",
         )
     if "NoResourceAvailableException" in text:
         return _build_unpublished_error(

@@ -16,8 +16,8 @@ class Harness(SdkHarness):
     """Runs the stages of a job that a runner assigns to this worker.
 
     Beam opens the connection for elements once it has unpickled the code of a stage. Its Java runners wait three
-    minutes for that connection before they look at the worker's error, such as a package that is not installed. So a
-    worker whose stage has failed opens the connection before it reports the error. A version of Beam whose workers are
+    minutes for that connection before they look at the worker's error, such as a package that is not installed, or at
+    its end, as if the system kills it. So this worker opens the connection first. A version of Beam whose workers are
     made in another way executes its own, with which such an error is reported late.
     """
 
@@ -31,26 +31,24 @@ class Harness(SdkHarness):
 
 
 class _ConnectingWorker(SdkWorker):
-    """Executes an instruction; opens the connection for elements if it fails."""
+    """Executes an instruction; opens the connection for elements before it unpickles the code of a stage."""
 
     def process_bundle(self, request: Any, instruction_id: str) -> Any:
         """Processes a bundle; see `SdkWorker`."""
-        try:
-            return super().process_bundle(request, instruction_id)
-        except Exception:
-            with contextlib.suppress(Exception):  # the error of the stage is the one to report, if late
-                connect_data(self.bundle_processor_cache, request.process_bundle_descriptor_id)
-            raise
+        with contextlib.suppress(Exception):  # Beam does the same later, and reports the error
+            connect_data(self.bundle_processor_cache, request)
+        return super().process_bundle(request, instruction_id)
 
 
-def connect_data(processors: BundleProcessorCache, descriptor_id: str) -> None:
+def connect_data(processors: BundleProcessorCache, request: Any) -> None:
     """Opens the connections for the elements of a stage that are not open yet.
 
     Args:
         processors: the worker's cache of stages, with their descriptors and the connections.
-        descriptor_id: id of the descriptor of the stage.
+        request: the `ProcessBundleRequest` of the Fn API, which names the descriptor of the stage.
     """
-    for transform in processors.fns[descriptor_id].transforms.values():
+    stream = getattr(request, "data_stream_id", "")  # newer versions of Beam have it
+    for transform in processors.fns[request.process_bundle_descriptor_id].transforms.values():
         if transform.spec.urn in DATA_URNS:
             port = beam_fn_api_pb2.RemoteGrpcPort.FromString(transform.spec.payload)
-            processors.data_channel_factory.create_data_channel(port)
+            processors.data_channel_factory.create_data_channel(port, *filter(None, [stream]))

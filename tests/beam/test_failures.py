@@ -125,7 +125,7 @@ def test_an_error_of_java_is_its_message_and_its_cause():
         ),
         (
             "java.lang.RuntimeException: java.util.concurrent.TimeoutException: No client connected within timeout",
-            "a worker could not start its part of the job; the output of its worker pool says why",
+            "a worker could not start its part of the job, or died while it started; the output of its worker pool",
         ),
     ],
 )

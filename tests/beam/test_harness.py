@@ -6,6 +6,7 @@ import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_runner_api_pb2
 from apache_beam.runners.worker.sdk_worker import SdkHarness, SdkWorker
 
+from beam_datasets.engines import harness
 from beam_datasets.engines.harness import Harness, connect_data
 
 
@@ -28,8 +29,19 @@ def test_the_connections_of_a_stage_are_opened():
         fns={"stage": SimpleNamespace(transforms=transforms)},
         data_channel_factory=SimpleNamespace(create_data_channel=lambda port: opened.append(port)),
     )
-    connect_data(processors, "stage")
+    connect_data(processors, SimpleNamespace(process_bundle_descriptor_id="stage"))
     assert opened == [port, port]
+
+
+def test_the_connections_are_opened_before_the_code_of_a_stage_is_unpickled(monkeypatch):
+    """A Java runner waits three minutes for those of a worker that has died meanwhile."""
+    steps = []
+    monkeypatch.setattr(harness, "connect_data", lambda *_: steps.append("connected") or 1 / 0)
+    monkeypatch.setattr(SdkWorker, "process_bundle", lambda *_: steps.append("processed"))
+    worker = SimpleNamespace(bundle_processor_cache=object(), profiler_factory=lambda *_: None)
+    monkeypatch.setattr(SdkHarness, "create_worker", lambda harness: worker)
+    Harness.create_worker(object.__new__(Harness)).process_bundle(SimpleNamespace(), "1")
+    assert steps == ["connected", "processed"]
 
 
 @pytest.mark.parametrize("is_as_expected", [True, False])

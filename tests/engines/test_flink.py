@@ -253,6 +253,41 @@ def test_a_package_that_workers_lack(cluster: flink.Cluster, tmp_path: Path) -> 
     assert time.monotonic() < began + 170
 
 
+DEADLY = """
+class Deadly(beam.DoFn):
+    def process(self, element, *args):
+        return _rows(element, *args)
+
+    def __getstate__(self):
+        return {"its": "state"}
+
+    def __setstate__(self, state):
+        import os, pathlib, signal
+        marker = pathlib.Path(MARKER)
+        try:
+            if int(marker.read_text()) != os.getpid():
+                marker.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        except FileNotFoundError:
+            pass
+
+class Numbers("""
+
+
+def test_a_worker_that_dies_while_it_unpickles_its_code(cluster: flink.Cluster, tmp_path: Path) -> None:
+    """Beam's runner would wait for three minutes, for a connection that Beam's worker opens after that."""
+    builder, marker = tmp_path / "deadly.py", tmp_path / "marker"
+    text = Path(NUMBERS).read_text().replace("beam.FlatMap(_rows,", "beam.ParDo(Deadly(),")
+    builder.write_text(text.replace("class Numbers(", DEADLY.replace("MARKER", repr(str(marker)))))
+    process = start("build", str(builder), "--data_dir", str(tmp_path / "data"), *cluster.options())
+    (tmp_path / "new").write_text(str(process.pid))  # the launcher, which unpickles the code, too
+    (tmp_path / "new").rename(marker)
+    code, output = end(process)
+    assert code == 0, output
+    assert not marker.exists()
+    assert "restart 1: a worker process died" in output, output
+
+
 def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_path: Path) -> None:
     """They can write everything on their own disk, and Flink starts a job again whose first stage has failed."""
     data_dir = tmp_path / "data"
