@@ -359,12 +359,13 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         connected: set once a worker has connected.
         answered: set once it has answered.
         problem: why the worker cannot execute stages of this process; '' if it can.
+        url: address at which the worker reaches this service.
     """
 
     def __init__(self, environment: ExternalEnvironment, host: str) -> None:
         self._environment, self._host = environment, host
         self.connected, self.answered = threading.Event(), threading.Event()
-        self.problem = ""
+        self.problem = self.url = ""
 
     def Control(self, request_iterator: Iterator[Any], context: Any) -> Iterator[Any]:
         """Yields the instruction, and waits for the answer; see `BeamFnControlServicer`."""
@@ -390,7 +391,24 @@ class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             windowing_strategies=components.windowing_strategies,
             coders=components.coders,
             environments=components.environments,
+            state_api_service_descriptor=endpoints_pb2.ApiServiceDescriptor(url=self.url),
         )
+
+
+class _Silent(beam_fn_api_pb2_grpc.BeamFnStateServicer, beam_fn_api_pb2_grpc.BeamFnLoggingServicer):
+    """Services of a runner to which a worker connects, and from which it expects no answers.
+
+    Without them, the worker would print errors, where users look for the reason of other problems.
+    """
+
+    def State(self, request_iterator: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Yields nothing, and waits for the end of the connection; see `BeamFnStateServicer`."""
+        with contextlib.suppress(grpc.RpcError):
+            for _ in request_iterator:
+                pass
+        yield from ()
+
+    Logging = State
 
 
 class _CompareVersions(beam.DoFn):
@@ -423,10 +441,12 @@ def _serve_worker(control: _Control, host: str) -> Iterator[str]:
     """Serves a worker at an address of this machine until the context ends; provides the URL."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(control, server)
-    port = server.add_insecure_port(f"{host}:0")
+    beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(_Silent(), server)
+    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(_Silent(), server)
+    control.url = f"{host}:{server.add_insecure_port(f'{host}:0')}"
     server.start()
     try:
-        yield f"{host}:{port}"
+        yield control.url
     finally:
         server.stop(None)
 

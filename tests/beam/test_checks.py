@@ -166,6 +166,10 @@ def test_pools_that_start_workers(tmp_path: Path) -> None:
     with own_pool(tmp_path) as ours, pool_of(f'exec {sys.executable} "$@"', tmp_path) as beams:
         for address in (ours.options[-1].partition("=")[2], beams):
             checks.check_servers(pool(address), is_pool_here=True)
+    [log] = tmp_path.glob("pool-*.log")
+    assert " starts" in log.read_text()
+    for problem in ("Traceback", "failed", "no longer"):  # a user would take it for the reason of another problem
+        assert problem not in log.read_text()
 
 
 @pytest.mark.slow
