@@ -21,7 +21,9 @@ from tests.files.in_process import advised, publish
 
 PACKAGE = Path(main.__code__.co_filename).parents[1]
 KINDS = ("csv", "jsonl", "parquet", "text_lines", "tfrecord", "image_folder", "sound_folder")
-COMMAND = re.compile(r"\b(?:iconv|jq|pip|beam-datasets|heif-convert|ffmpeg|mogrify|magick) [\w'{-][^\s,;()]*(?: \S+)?")
+PROGRAMS = "iconv|jq|pip|beam-datasets|heif-convert|ffmpeg|mogrify|magick|git|printf|sed"
+COMMAND = re.compile(rf"(?<![\w-])(?:{PROGRAMS}) [\w'{{-][^\s,;()]*(?: \S+)?")
+QUOTED_COMMAND = re.compile(r"`([a-z][\w-]*) [^`]+`")
 OPTION = re.compile(r"(?<![\w-])--[a-z]\w*")
 
 _APPENDED, _LOOKING = "tests/files/test_appending_files.py", "tests/cli/test_looking.py"
@@ -77,6 +79,14 @@ FOLLOWED_ELSEWHERE = {
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/data_files.py:format_of --pattern": "tests/cli/test_resolve.py",
+    "cli/explorer/app.py:make_app beam-datasets explore": "tests/cli/test_explore.py",
+    "cli/explorer/app.py:run --port": "tests/cli/test_explore.py",
+    "cli/explorer/app.py:run beam-datasets explore": "tests/cli/test_explore.py",
+    "cli/head.py: --decode": "tests/cli/test_damaged_values.py::test_verify",
+    "cli/head.py: beam-datasets verify --decode": "tests/cli/test_damaged_values.py::test_verify",
+    "cli/options.py: --num_shards": "tests/cli/test_options.py::test_no_numbers_of_shards",
+    "cli/options.py:_engine_note --from": "tests/materializing/test_appending.py",
+    "cli/resolve.py: pip install tensorflow`": "tests/test_tfds_ports.py",
     "cli/stats.py:_save_statistics --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
     "cli/stats.py:lines --imports": f"{_LOOKING}::test_imports_registers_what_a_dataset_needs",
     "cli/verify.py:_check_options --beam": f"{_VERIFY}::test_wrong_usage",
@@ -145,25 +155,45 @@ def strings_of(node, function="") -> Iterator[tuple[str, str]]:
             yield from strings_of(child, function)
 
 
-def problems_of(tree) -> Iterator[tuple[str, str]]:
-    """Yields (function, string) of what a command says; not of the help of options, and not the options themselves."""
-    for function, text in strings_of(tree):
-        if function and not OPTION.fullmatch(text):
-            yield function, text
+HELP_AND_TEMPLATES = ("cli/main.py", "cli/new.py")
+"""Modules whose constants are no advice: the help of all commands, and the files that `new` writes."""
+
+
+def problems_of(tree, *, with_constants: bool) -> Iterator[tuple[str, str]]:
+    """Yields (function, string) of what a command says; not of the help of options, and not the options themselves.
+
+    Args:
+        tree: the source of the command.
+        with_constants: whether strings outside of functions are messages.
+    """
+    for statement in tree.body:
+        calls = [getattr(call.func, "id", "") for call in ast.walk(statement) if isinstance(call, ast.Call)]
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and {"Command", "Option", "Flag", "Group"} & {*calls}:
+            continue
+        for function, text in strings_of(statement):
+            if (function or with_constants) and not OPTION.fullmatch(text):
+                yield function, text
+
+
+def messages() -> Iterator[tuple[str, str, str]]:
+    """Yields (module, function, string) of what errors may say."""
+    for folder in ("files", "intake", "cli"):
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            tree, module = ast.parse(path.read_text()), path.relative_to(PACKAGE).as_posix()
+            is_advice = module not in HELP_AND_TEMPLATES
+            pairs = problems_of(tree, with_constants=is_advice) if folder == "cli" else strings_of(tree)
+            yield from ((module, function, text) for function, text in pairs)
 
 
 @cache
 def collected():
     """Returns {advice: the strings that have it}."""
     found: dict[str, set[str]] = {}
-    for folder in ("files", "intake", "cli"):
-        for path in sorted((PACKAGE / folder).glob("*.py")):
-            tree = ast.parse(path.read_text())
-            for function, text in problems_of(tree) if folder == "cli" else strings_of(tree):
-                is_given = folder == "cli"  # `--count is -1`: what a string begins with names what was given
-                items = [each[0] for each in OPTION.finditer(text) if each.start() or not is_given]
-                for item in [*items, *(each[0] for each in COMMAND.finditer(text))]:
-                    found.setdefault(f"{folder}/{path.name}:{function} {item}", set()).add(text)
+    for module, function, text in messages():
+        is_given = module.startswith("cli/")  # `--count is -1`: what a string begins with names what was given
+        items = [each[0] for each in OPTION.finditer(text) if each.start() or not is_given]
+        for item in [*items, *(each[0] for each in COMMAND.finditer(text))]:
+            found.setdefault(f"{module}:{function} {item}", set()).add(text)
     return found
 
 

@@ -232,6 +232,7 @@ def test_encodings_that_cannot_be_cut(encoding, tmp_path):
 
 @follows(
     "files/jsonl.py:_way_to_lines jq -c .",
+    "files/jsonl.py:_way_to_lines sed 's/",
     "files/jsonl.py:checked_object jq -c '.[]'",
     "files/jsonl.py:expect jq -c '.[]'",
 )
