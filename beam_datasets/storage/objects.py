@@ -381,7 +381,7 @@ def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        wrong = (exceptions.UnknownConfigurationKeyError, TypeError, ValueError)
+        wrong = (exceptions.UnknownConfigurationKeyError, OverflowError, TypeError, ValueError)
         if not (options and (_is_panic(error) or isinstance(error, wrong))):
             raise
         raise StorageError(

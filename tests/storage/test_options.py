@@ -152,6 +152,7 @@ def test_stores_with_other_options_are_others():
         ("gs://bucket", {"service_account_key": SECRET}, "GCP credential error"),
         ("s3://bucket", {"region": 5}, "not an instance of 'str'"),
         ("s3://bucket", {"client_options": {"bogus": SECRET}}, "bogus"),
+        ("s3://bucket", {"retry_config": {"max_retries": -1}}, "can't convert negative int"),
         ("https://127.0.0.1", {"bogus": SECRET}, "'bogus'"),
         ("memory://of-nobody", {"bogus": SECRET}, "takes no storage_options; got bogus"),
     ],
