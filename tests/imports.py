@@ -14,7 +14,7 @@ PACKAGE = ROOT / "beam_datasets"
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
     ("_version", "arguments", "errors", "foreign_names", "frames", "helper_process", "native"),
-    ("advice", "environment", "extras"),
+    ("advice", "environment", "extras", "limits"),
     ("storage", "formats"),
     ("intake",),
     ("downloads", "features"),

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets import limits
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.dtypes import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
-from beam_datasets.intake import limits
 
 
 def to_bytes(value: Any, path: str) -> bytes:

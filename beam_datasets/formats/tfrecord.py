@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.extras import Buffer
+from beam_datasets.limits import MAX_RECORD, VARIABLE, limit_of
 from beam_datasets.native import core, crc32c
 
 OVERHEAD = 16
@@ -353,9 +354,44 @@ def _find_header_problem(view: memoryview, num_left: int, space: int | None = No
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > num_left:
         return f"the record has {length} bytes and 4 of CRC, but only {num_left - HEADER.size} are left. {_TRUNCATED}"
+    return find_size_problem(length)
+
+
+def find_size_problem(length: int) -> str | None:
+    """Returns the problem of a record that is too large to be read, as a clause; None if it is not.
+
+    Args:
+        length: the number of bytes of the record's data.
+
+    Raises:
+        InputError: the environment variable with the limit is not a positive integer.
+    """
     if length > MAX_RECORD_BYTES:
         return f"the record has {length:,} bytes; no tf.train.Example has more than {MAX_RECORD_BYTES:,}. {_DAMAGED}"
+    if length > MAX_RECORD and length > (limit := limit_of(MAX_RECORD)):
+        return (
+            f"the record has {length:,} bytes, more than {limit:,}; if that is right, set the environment variable "
+            f"{VARIABLE}={length} where the dataset is read"
+        )
     return None
+
+
+def check_sizes(offsets: NDArray[Any] | Sequence[int], *, path: str, first_record: int = 0) -> None:
+    """Checks that records are not too large to be read, before they are read.
+
+    Args:
+        offsets: n + 1 ascending offsets in the file, in bytes: the start of each record, and the end of the last one.
+        path: the file, for errors.
+        first_record: the number of the first of the records in the file.
+
+    Raises:
+        CorruptRecordError: a record is too large; the first such record is named.
+    """
+    if offsets[-1] - offsets[0] <= MAX_RECORD:
+        return
+    for number, (start, stop) in enumerate(itertools.pairwise(np.asarray(offsets).tolist())):
+        if problem := find_size_problem(stop - start - OVERHEAD):
+            raise CorruptRecordError(problem, path=path, offset=start, record=first_record + number)
 
 
 def _find_data_problem(view: memoryview) -> str | None:

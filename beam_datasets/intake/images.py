@@ -10,14 +10,15 @@ import re
 import struct
 from collections.abc import Callable
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
-from beam_datasets.intake import jpeg, limits, png, tiff
+from beam_datasets.intake import jpeg, png, tiff
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
-from beam_datasets.intake.limits import check_num_elements
 from beam_datasets.intake.png import chunk_name
 from beam_datasets.intake.signatures import IMAGE, signature_of
+from beam_datasets.limits import check_num_elements
 
 _TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # first bytes of blocks of GIF
 

@@ -21,12 +21,12 @@ from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
-from beam_datasets.intake.limits import MAX_LIST, check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
 from beam_datasets.intake.parquet_pages import PageLimitedStream
 from beam_datasets.intake.parquet_rows import UnknownLevelsError, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
+from beam_datasets.limits import MAX_LIST, check_num_elements
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.limits import check_num_elements
 from beam_datasets.intake.parquet_footer import ColumnChunk, PageHeader, page_header
+from beam_datasets.limits import check_num_elements
 
 MAX_PAGE_BYTES = 1 << 30
 _MAX_TRUSTED_BYTES = 1 << 26  # a page of at most this size is not compared with the footer

@@ -142,7 +142,7 @@ def read_picture(data: bytes) -> Picture:
 
 
 def open_by_pillow(data: bytes, kind: str) -> Any:
-    """Opens an image by Pillow without decoding it; `intake.limits` replaces Pillow's own limit.
+    """Opens an image by Pillow without decoding it; `limits` replaces Pillow's own limit.
 
     Args:
         data: content of the file.

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import needs
 from beam_datasets.intake.errors import reason
-from beam_datasets.intake.limits import MAX_SAMPLES, check_num_elements
 from beam_datasets.intake.sound_layout import CONVERT, GET_AGAIN, Layout, layout_of
+from beam_datasets.limits import MAX_SAMPLES, check_num_elements
 
 _BLOCK = 1 << 20  # number of samples, in all channels, that are decoded at once
 _SAMPLES = {  # subtype of libsndfile -> (sample type, bytes per sample in the file; 0 if compressed)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.intake.images import check_image
-from beam_datasets.intake.limits import MAX_VIDEO_PIXELS, check_num_elements
 from beam_datasets.intake.video_layout import GET_AGAIN, check_structure, num_video_samples
+from beam_datasets.limits import MAX_VIDEO_PIXELS, check_num_elements
 
 _COUNTS = "^%s_frames=([0-9]+)$"  # of frames that ffmpeg left out (drop) or repeated (dup)
 _SHOWN = 3  # messages of ffmpeg

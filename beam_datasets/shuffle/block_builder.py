@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, InvalidKeyError
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
+from beam_datasets.limits import MAX_RECORD
 from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
 from beam_datasets.shuffle.blocks import (
@@ -27,7 +28,7 @@ from beam_datasets.shuffle.blocks import (
     spill,
 )
 
-MAX_RECORD_BYTES = 1 << 30
+MAX_RECORD_BYTES = MAX_RECORD
 MAX_COPIED_BYTES = (1 << 31) - 1  # of a record that another library wrote: no tf.train.Example is larger
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8

@@ -276,7 +276,7 @@ def test_names_of_classes_in_an_array() -> None:
 @pytest.mark.parametrize("shape", [(None,), (None, None)])
 def test_a_record_that_decompresses_to_more_than_the_limit(shape, monkeypatch):
     """A record decides the length, so some bytes could take all memory."""
-    monkeypatch.setattr("beam_datasets.intake.limits.MAX_LIST", 1000)
+    monkeypatch.setattr("beam_datasets.limits.MAX_LIST", 1000)
     tree = F.FeaturesDict({"x": F.Tensor(shape=shape, dtype=np.int16, encoding="zlib")})
     decode = F.compile_decoder(tree)
     large = np.zeros((1001, 1)[: len(shape)], np.int16)

@@ -13,6 +13,7 @@ from PIL import ImageFilter
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets import limits
 from beam_datasets.errors import (
     BeamDatasetsError,
     FeatureError,
@@ -24,7 +25,6 @@ from beam_datasets.features import image_codec
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.image import with_image_checks
 from beam_datasets.formats import example
-from beam_datasets.intake import limits
 from tests.facts import raises_with
 from tests.images import page, tiff
 

@@ -10,9 +10,9 @@ import pytest
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake import parquet_pages
-from beam_datasets.intake.limits import VARIABLE
 from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.parquet_footer import column_chunks, page_header
+from beam_datasets.limits import VARIABLE
 from tests.facts import raises_with
 
 NUM_ROWS = 1000

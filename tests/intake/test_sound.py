@@ -11,9 +11,9 @@ import pytest
 import soundfile
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.limits import MAX_SAMPLES
 from beam_datasets.intake.sound import checked, read_sound
 from beam_datasets.intake.sound_layout import _mpeg_frame, ogg_checksum
+from beam_datasets.limits import MAX_SAMPLES
 from tests.sounds import ALAW, FLOAT, NOISE, ULAW, chunk, encoded, flac, packed, wav
 
 SMALL = [1, 2, -3]

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError
-from beam_datasets.intake import limits, video
+from beam_datasets.intake import video
 from beam_datasets.intake.video import read_frames
 from beam_datasets.intake.video_layout import check_structure, num_video_samples
 from tests.facts import raises_with

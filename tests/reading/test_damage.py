@@ -12,9 +12,13 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
+from beam_datasets import storage
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, MetadataError, PathNotFoundError
+from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
+from beam_datasets.limits import VARIABLE
 from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.verifying import verify
 from tests.facts import raises_with
 from tests.published import edit_info, flip
 
@@ -260,3 +264,72 @@ def test_huge_lengths_allocate_nothing(write: Any, tmp_path: Path, indexed: bool
     for read in (lambda: sum(1 for _ in dataset), lambda: dataset[2**57], lambda: next(iter(dataset.shuffle(1)))):
         with pytest.raises((CorruptRecordError, MetadataError), match=str(2**58)):
             read()
+
+
+def put_large_record(directory: Path, size: int, indexed: bool) -> Path:
+    """Replaces the first record of a dataset by a sparse one with a right length; returns its shard."""
+    shard = sorted(directory.glob("*tfrecord*-of-00002"))[0]
+    data = shard.read_bytes()
+    first = tfrecord.OVERHEAD + tfrecord.LENGTH.unpack_from(data)[0]
+    header = tfrecord.LENGTH.pack(size)
+    with shard.open("wb") as file:
+        file.write(header + tfrecord.U32.pack(tfrecord.masked_crc32c(header)))
+        file.truncate(size + tfrecord.OVERHEAD)
+        file.seek(0, 2)
+        file.write(data[first:])
+    if indexed:
+        offsets = tfrecord.scan(data, path="").astype(np.uint64)
+        offsets[1:] += np.uint64(size + tfrecord.OVERHEAD - first)
+        Path(f"{shard}.index").write_bytes(Index(offsets).to_bytes())
+    return shard
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_record_over_the_limit_is_not_read(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    directory = copy(write, tmp_path, indexed=indexed)
+    size = 3 << 29
+    shard = put_large_record(directory, size, indexed)
+    num_bytes: list[int] = []
+    read, read_many = storage.Reader.read, storage.Reader.read_many
+
+    def count(self: storage.Reader, start: int = 0, stop: int | None = None) -> Any:
+        num_bytes.append((self.size if stop is None else stop) - start)
+        return read(self, start, stop)
+
+    def count_many(self: storage.Reader, ranges: Any) -> Any:
+        num_bytes.extend(stop - start for start, stop in ranges)
+        return read_many(self, ranges)
+
+    monkeypatch.setattr(storage.Reader, "read", count)
+    monkeypatch.setattr(storage.Reader, "read_many", count_many)
+    outcomes = everything(directory)
+    expected = f"more than 1,073,741,824; if that is right, set the environment variable {VARIABLE}={size}"
+    for error in outcomes.values():
+        assert isinstance(error, CorruptRecordError)
+        assert (error.path, error.offset, error.record) == (str(shard), 0, 0)
+        assert expected in str(error)
+    assert len(outcomes) == 4
+    if indexed:  # so that the others can be read
+        dataset = bd.builder_from_directory(directory).as_dataset("train")
+        assert [int(example["id"]) for example in dataset.skip(1)] == EXPECTED[1:]
+        assert [int(example["id"]) for example in dataset[1:]] == EXPECTED[1:]
+    [finding] = [finding for finding in verify(directory).findings if finding.kind == "record"]
+    assert (finding.offset, finding.record) == (0, 0)
+    assert expected in finding.message
+    assert max(num_bytes) < 64 << 20
+
+
+def test_the_variable_raises_the_limit_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 3 << 29
+    offsets = np.array([0, 30, 30 + tfrecord.OVERHEAD + size], np.uint64)
+    with raises_with(CorruptRecordError, path="f", offset=30, record=8):
+        tfrecord.check_sizes(offsets, path="f", first_record=7)
+    monkeypatch.setenv(VARIABLE, str(size))
+    tfrecord.check_sizes(offsets, path="f")
+    monkeypatch.setenv(VARIABLE, str(1 << 40))
+    assert "no tf.train.Example has more" in str(tfrecord.find_size_problem(1 << 31))
+    monkeypatch.setenv(VARIABLE, "many")
+    with pytest.raises(InputError, match=f"{VARIABLE}: expected a positive integer"):
+        tfrecord.check_sizes(offsets, path="f")

@@ -257,6 +257,8 @@ class RunReader:
             count += int(stops[count] > first_records[count])
         first_records, starts, stops = first_records[:count], starts[:count], stops[:count]
         spans = list(zip(starts.tolist(), offsets[stops].tolist()))
+        if spans[0][1] - spans[0][0] > chunk_bytes:  # a single record, which may be too large
+            tfrecord.check_sizes(spans[0], path=self.shard.path, first_record=int(first_records[0]))
         buffers = [self.shard.reader.read(*spans[0])] if count == 1 else list(self.shard.reader.read_many(spans))
         first = int(first_records[0])
         lengths = np.zeros(int(stops[-1]) - first, np.int64)

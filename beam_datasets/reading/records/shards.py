@@ -232,6 +232,7 @@ class Shard:
                 return data  # type: ignore[no-any-return]
         offsets = self.offsets
         start, stop = offsets.item(record), offsets.item(record + 1)
+        tfrecord.check_sizes((start, stop), path=self.path, first_record=record)
 
         def unframe_record(data: Buffer) -> bytes:
             """Returns the record in its framed bytes, and checks its checksums."""
@@ -260,6 +261,8 @@ class Shard:
         payloads: list[bytes] = []
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         first_records, last_records = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
+        for first, last in zip(first_records.tolist(), last_records.tolist()):
+            tfrecord.check_sizes(offsets[first : last + 2], path=self.path, first_record=first)
         starts, stops = offsets[first_records].tolist(), offsets[last_records + 1].tolist()
         buffers = self.reader.read_many(list(zip(starts, stops)))
         for first, last, buffer in zip(first_records.tolist(), last_records.tolist(), buffers):

@@ -1,6 +1,6 @@
-"""Limits of the size of decoded values, read from file headers before memory is allocated.
+"""Limits of the size of records and decoded values, read from headers before memory is allocated.
 
-A file of a few bytes can declare an image or a sound that does not fit in memory.
+A file of a few bytes can declare an image or a sound that does not fit in memory, and so can a sparse file a record.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 
 from beam_datasets.errors import InputError
 
+MAX_RECORD = 1 << 30  # bytes, which no record of a build exceeds
 MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
 MAX_LIST = 1 << 28  # values in one row of a Parquet file, or in a compressed tensor of unknown length
 MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
-"""Environment variable with a higher limit of pixels, samples and values."""
+"""Environment variable with a higher limit of bytes of a record, pixels, samples and values."""
 
 
 def limit_of(max_number: int) -> int:
