@@ -286,7 +286,13 @@ def find_fit_loop() -> FitLoop | None:
 
 
 def _describe_known_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoop | None:
-    """Returns the `FitLoop` of a loop of Lightning; None, with a warning, of one that has other attributes."""
+    """Returns the `FitLoop` of a loop of Lightning; None, with a warning, if the loop lacks an expected attribute.
+
+    Args:
+        loop: Lightning's `_FitLoop`.
+        is_stateful: see `_describe_fit_loop`.
+        is_longest: see `_describe_fit_loop`.
+    """
     try:
         return _describe_fit_loop(loop, is_stateful, is_longest)
     except AttributeError as error:

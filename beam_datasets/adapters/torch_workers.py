@@ -116,5 +116,11 @@ def build_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str,
 
 
 def unpickle_iterable(our_class: type[Divided], dataset: Any, options: Mapping[str, Any]) -> Divided:
-    """Returns the object of `build_iterable` that knows in which process it was unpickled, for `Divided.ranks`."""
+    """Creates an iterable dataset from its pickle, and records the process in which it is loaded, for `Divided.ranks`.
+
+    Args:
+        our_class: `Divided` or a subclass; see `build_iterable`.
+        dataset: the dataset or stream.
+        options: the arguments of the class by name.
+    """
     return build_iterable(our_class, dataset, {**options, "unpickled_in": os.getpid()})

@@ -55,7 +55,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine, publication, resumable = prepare(builder, options)
+    engine, publication, resumable = prepare_run(builder, options)
     spilled = publication.spill_dir
     transport = engine.transport(spilled, options.engine, tells_facts=True)
 
@@ -92,7 +92,7 @@ def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
     return publication.target
 
 
-def prepare(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines.Engine, Publication, Resumable]:
+def prepare_run(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines.Engine, Publication, Resumable]:
     """Returns the engine and the publication of a run, and the data for resuming it later. Changes no file.
 
     It makes all checks that need neither a job nor the engine's job service. For the arguments and errors see

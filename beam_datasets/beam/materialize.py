@@ -26,7 +26,7 @@ from beam_datasets.engines.engine import Transport
 from beam_datasets.engines.running import run_publishing
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, plan_job, with_counts
-from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
+from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare_range
 from beam_datasets.materializing.run import announce_job
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.materializing.source_versions import check_unchanged
@@ -250,8 +250,15 @@ def _range_numbers(ranges: RecordRanges) -> Iterator[int]:
 
 
 def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> RecordRange:
-    """Returns a prepared range (see `prepare`), with the requests that this process sent since it last counted."""
-    prepared = prepare(ranges[number], transform, directory)
+    """Returns a prepared range, with the I/O counts of this process since its last count.
+
+    Args:
+        number: number of the range in `ranges`.
+        ranges: all ranges of the job.
+        transform: see `prepare_range`.
+        directory: see `prepare_range`.
+    """
+    prepared = prepare_range(ranges[number], transform, directory)
     return replace(prepared, requests=count_requests())
 
 

@@ -166,7 +166,7 @@ def _divide_run(
         range_bytes: approximate size of a range in bytes.
     """
     index, run = indexed_run
-    for piece in ranges.cut(run, pool, range_bytes):
+    for piece in ranges.divide_run(run, pool, range_bytes):
         yield index + piece.skip - run.skip, piece
 
 

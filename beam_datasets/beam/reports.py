@@ -23,7 +23,7 @@ from beam_datasets.errors import LostExamplesError, StorageError
 from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics import report as statistics
-from beam_datasets.statistics.summary import ShardRange, StatisticsRequest, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import ShardRange, StatisticsRequest, divide_range, gather, merge, prepare_request
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
 
@@ -196,7 +196,7 @@ class SummarizeDataset(beam.PTransform):
         """Opens the dataset: three small files.
 
         Args:
-            name_or_dir: a name such as 'squares:1.*.*', or a version's directory; or what `prepare` returned.
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory; or a result of `prepare_request`.
             splits: expressions such as 'train[:10%]', each with its own statistics; None for each split.
             features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
             data_dir: root of the datasets, for a name.
@@ -211,7 +211,7 @@ class SummarizeDataset(beam.PTransform):
         super().__init__()
         is_request = isinstance(name_or_dir, StatisticsRequest)
         self.request: StatisticsRequest = (
-            name_or_dir if is_request else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
+            name_or_dir if is_request else prepare_request(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
         )
         self._shared_disk = shared_disk
 
@@ -222,7 +222,7 @@ class SummarizeDataset(beam.PTransform):
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)
             | "Runs" >> SpreadTasks(StatisticsRequest.runs, task_type=ShardRange)
-            | "Cut" >> SpreadTasks(cut, self.request, self.request.range_bytes, task_type=ShardRange)
+            | "Cut" >> SpreadTasks(divide_range, self.request, self.request.range_bytes, task_type=ShardRange)
             | "Gather" >> beam.Map(gather, self.request)
             | "Merge" >> beam.CombineGlobally(merge)
             | "Conclude" >> beam.Map(statistics.conclude, self.request)
@@ -233,7 +233,7 @@ def run_stats(request: StatisticsRequest, options: EngineOptions, *, report: str
     """Computes statistics by a pipeline, and returns them.
 
     Args:
-        request: the requested statistics; see `statistics.summary.prepare`.
+        request: the requested statistics; see `statistics.summary.prepare_request`.
         options: options of where it runs.
         report: see `run_verify`.
 

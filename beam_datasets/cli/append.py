@@ -25,7 +25,14 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, table
-from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, is_builder, resolve, way_to_build
+from beam_datasets.cli.resolve import (
+    FORMATS,
+    BuilderRequest,
+    build_arguments_of_file,
+    is_builder,
+    resolve,
+    way_to_build,
+)
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
@@ -224,8 +231,8 @@ def _is_published(text: str) -> bool:
     Raises:
         UsageError: it is a file of data, such as `a.csv`.
     """
-    if by_format := format_of(text):
-        raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}")
+    if build_text := build_arguments_of_file(text):
+        raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {build_text}")
     if way := way_to_build(text):
         raise UsageError(f"--from {text}: expected a dataset, a builder or a format of files, got another file. {way}")
     return not is_builder(text)

@@ -217,13 +217,13 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
         parsed: parsed options of the command.
         beam_options: options for Beam, such as '--runner=FlinkRunner'.
     """
-    from beam_datasets.beam.generate import prepare
+    from beam_datasets.beam.generate import prepare_run
     from beam_datasets.engines.running import check_engine
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
         sharding, engine = ShardingOptions.of(**given(parsed, ShardingOptions)), engine_options(parsed, beam_options)
-        chosen, *_ = prepare(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
+        chosen, *_ = prepare_run(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
         check_engine(chosen)
 
 

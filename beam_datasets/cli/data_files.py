@@ -63,10 +63,10 @@ _WAYS = {
 """Suffix of a file that no format reads -> what to do."""
 
 
-def format_of(text: str) -> str | None:
+def build_arguments(text: str) -> str | None:
     """Returns the arguments of `build` for a data file, such as "csv --pattern a.csv"; None for an unknown suffix.
 
-    >>> format_of("a.tsv.gz"), format_of("x.py")
+    >>> build_arguments("a.tsv.gz"), build_arguments("x.py")
     ('csv --pattern a.tsv.gz', None)
     """
     data = _DATA_FILE.fullmatch(text)
@@ -78,7 +78,7 @@ def format_of(text: str) -> str | None:
 
 def build_by(pattern: str) -> str:
     """Returns the command that builds data files: "beam-datasets build csv --name NAME --pattern a.csv"."""
-    return f"beam-datasets build {(format_of(pattern) or '').replace(' ', ' --name NAME ', 1)}"
+    return f"beam-datasets build {(build_arguments(pattern) or '').replace(' ', ' --name NAME ', 1)}"
 
 
 def way_to_build(text: str) -> str:

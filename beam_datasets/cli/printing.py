@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
 from beam_datasets.display import progress
-from beam_datasets.display.text import cut, printable, size_text, text_width
+from beam_datasets.display.text import printable, size_text, text_width, truncate
 from beam_datasets.errors import without_passwords
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def table(
         widths[i] = min(widths[i], max(widths[i] - over, MIN_WIDTH))
     lines = []
     parts = [
-        [folded(cell, width) if i in fold else [cut(cell, width)] for i, (cell, width) in enumerate(zip(row, widths))]
+        [
+            folded(cell, width) if i in fold else [truncate(cell, width)]
+            for i, (cell, width) in enumerate(zip(row, widths))
+        ]
         for row in cells
     ]
     for lines_of_cells in (line for row in parts for line in zip_longest(*row, fillvalue="")):

@@ -74,7 +74,7 @@ def resolve(text: str) -> BuilderRequest:
     """
     text = file_of_folder(text)
     code = _CODE.fullmatch(text)
-    if format_of(text):
+    if build_arguments_of_file(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
             + data_files.build_by(text)
@@ -118,9 +118,9 @@ def is_builder(text: str) -> bool:
     return not os.path.exists(text) and (has_class or _exists(code["where"]))
 
 
-def format_of(text: str) -> str | None:
+def build_arguments_of_file(text: str) -> str | None:
     """Returns the arguments of `build` for a data file; None for code, or for an unknown suffix."""
-    return None if _is_code(text) else data_files.format_of(text)
+    return None if _is_code(text) else data_files.build_arguments(text)
 
 
 def way_to_build(text: str) -> str:

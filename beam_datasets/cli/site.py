@@ -32,7 +32,7 @@ from beam_datasets.features.trees import leaves_with_features
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
-from beam_datasets.statistics.summary import prepare
+from beam_datasets.statistics.summary import prepare_request
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -282,7 +282,7 @@ class _Site:
 
         Returns None if there are none and `computes` is False.
         """
-        request = prepare(published.dataset_dir)
+        request = prepare_request(published.dataset_dir)
         statistics = read_saved(request)
         if statistics is None and computes:
             statistics = compute_request(request)

@@ -26,13 +26,13 @@ from beam_datasets.cli.options import (
     whole_number,
 )
 from beam_datasets.cli.printing import plural, say, say_values, table
-from beam_datasets.display.text import cut, printable
+from beam_datasets.display.text import printable, truncate
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, page
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
-from beam_datasets.statistics.summary import StatisticsRequest, prepare
+from beam_datasets.statistics.summary import StatisticsRequest, prepare_request
 from beam_datasets.statistics.texts import SIZES, constant_size, is_bool, number_text, share_text
 from beam_datasets.statistics.texts import value_text as frequent_text
 
@@ -104,7 +104,7 @@ def run(args: Sequence[str]) -> int:
     _check_html(parsed.html)
     if parsed.num_workers is not None and parsed.num_workers < 1:
         raise UsageError(f"--num_workers is {parsed.num_workers}; expected how many processes, 1 or more")
-    request = prepare(parsed.dataset, parsed.split, features, parsed.data_dir, parsed.storage_options)
+    request = prepare_request(parsed.dataset, parsed.split, features, parsed.data_dir, parsed.storage_options)
     start_time = time.monotonic()
     statistics = None if parsed.again or not request.is_complete else read_saved(request)
     save_status = "saved before" if statistics is not None else ""
@@ -277,7 +277,7 @@ def _frequent(feature: dict[str, Any]) -> str:
     about = "" if feature.get("top_exact", True) else "~"
     texts, width = [], 0
     for value, count in top[:_SHOWN]:
-        value_text = value if feature["kind"] == "number" else cut(value, _LABEL_WIDTH)
+        value_text = value if feature["kind"] == "number" else truncate(value, _LABEL_WIDTH)
         value_text = repr(value_text) if feature["kind"] == "text" else value_text
         texts.append(f"{value_text} {about}{share_text(count, feature['values'])}")
         width += len(texts[-1]) + 2

@@ -29,10 +29,10 @@ def text_width(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text if not unicodedata.combining(c))
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """Returns a text of at most `width` columns, 4 or more; the end of a longer one is replaced by `...`.
 
-    >>> cut("elephant", 8), cut("elephants", 8), cut("日本日本日本", 8)
+    >>> truncate("elephant", 8), truncate("elephants", 8), truncate("日本日本日本", 8)
     ('elephant', 'eleph...', '日本...')
     """
     if text_width(text) <= width:

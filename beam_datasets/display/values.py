@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.display.text import cut, printable, text_width
+from beam_datasets.display.text import printable, text_width, truncate
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.trees import display_names, leaves_with_features, strip_sequences
@@ -56,7 +56,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
     if isinstance(value, (bytes, str)):
         return _quote(value, width)
     if isinstance(value, NestedDataset):
-        first = f", the first {cut(str(value[0]), width)}" if len(value) else ""
+        first = f", the first {truncate(str(value[0]), width)}" if len(value) else ""
         return f"{len(value):,} items{first}"
     if isinstance(value, RaggedArray):
         return _format_ragged(value, feature, width)
@@ -64,7 +64,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
         return _array_text(np.asarray(value), feature, width)
     if isinstance(value, list):
         return _format_items(value, feature, width)
-    return "none" if value is None else cut(str(value), width)
+    return "none" if value is None else truncate(str(value), width)
 
 
 def _quote(value: bytes | str, width: int) -> str:
@@ -139,7 +139,7 @@ def _format_items(values: list[Any], feature: FeatureConnector | None, width: in
     each = max(_MIN_WIDTH, width // max(1, min(len(values), _SHOWN)) - 2)
     items_text = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
     ending = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
-    return cut(f"[{items_text}", max(width - len(ending), _MIN_WIDTH)) + ending
+    return truncate(f"[{items_text}", max(width - len(ending), _MIN_WIDTH)) + ending
 
 
 def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:

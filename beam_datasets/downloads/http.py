@@ -25,7 +25,7 @@ from beam_datasets.downloads.errors import DownloadError
 from beam_datasets.errors import without_passwords
 from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES
-from beam_datasets.intake.image_formats import HTML, format_of
+from beam_datasets.intake.image_formats import HTML, detect_format
 
 if TYPE_CHECKING:
     import requests
@@ -182,7 +182,7 @@ class PartialDownload:
         if self._recorded or not is_page or _PAGE_SUFFIXES.fullmatch(suffix):
             return
         with self.path.open("rb") as file:
-            is_page = format_of(file.read(HEAD_BYTES)) == HTML
+            is_page = detect_format(file.read(HEAD_BYTES)) == HTML
         if is_page:
             self.clear()
             raise DownloadError(

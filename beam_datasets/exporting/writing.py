@@ -418,7 +418,7 @@ def ending_of(content: bytes) -> str:
     >>> ending_of(b"\xff\xd8\xff\xe0..."), ending_of(b"RIFF....WAVEfmt "), ending_of(b"?")
     ('jpg', 'wav', 'bin')
     """
-    return _IMAGE_ENDINGS.get(formats.format_of(content)) or ending_of_sound(content[:12]) or "bin"
+    return _IMAGE_ENDINGS.get(formats.detect_format(content)) or ending_of_sound(content[:12]) or "bin"
 
 
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group

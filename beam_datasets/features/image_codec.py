@@ -223,7 +223,7 @@ def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
     Raises:
         ValueError: the format is unknown.
     """
-    kind = formats.format_of(data)
+    kind = formats.detect_format(data)
     if kind not in formats.READABLE:
         raise ValueError(f"unknown format, beginning with {data[:8]!r}" if data else "no data")
     if (deep := deep_pixels(data, kind)) is not None:

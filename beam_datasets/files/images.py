@@ -102,7 +102,7 @@ def storable_image(
         MissingDependencyError: a package that decodes it is not installed.
     """
     try:
-        if formats.format_of(data) not in (formats.PNG, formats.JPEG):
+        if formats.detect_format(data) not in (formats.PNG, formats.JPEG):
             return _as_pixels(read_picture(data), field, options, path)
         header = check_image(data)
         _check_image(header, field, options, path)

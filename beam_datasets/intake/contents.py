@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from beam_datasets.formats.tfrecord import HEADER, find_signature_problem
-from beam_datasets.intake.image_formats import HTML, format_of
+from beam_datasets.intake.image_formats import HTML, detect_format
 from beam_datasets.intake.signatures import (
     ARCHIVE,
     ARRAY,
@@ -120,7 +120,7 @@ def _content_without_pixels_or_samples(head: bytes) -> _Content | None:
     signature = signature_of(head)
     if signature and signature.kind == COMPRESSED:
         return _Content(signature.name, COMPRESSED, "Decompress it")
-    if format_of(head) == HTML:
+    if detect_format(head) == HTML:
         return _Content(_HTML_OF_SERVER, POINTER, "Get the file again")
     return None
 
@@ -170,7 +170,7 @@ def text_format(head: bytes) -> str:
     text = head.decode("utf-8", "ignore")
     if _CONTROL.search(head) or "\ufffd" in text or len(text.encode()) + 4 < len(head):
         return ""
-    if format_of(head) == HTML:
+    if detect_format(head) == HTML:
         return f"{_HTML_OF_SERVER}. Get the file again"
     if _JSON.match(text):
         return "JSON. Build it as such: `beam-datasets build jsonl`"

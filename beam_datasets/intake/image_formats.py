@@ -72,10 +72,10 @@ class DamagedError(InputError):
     """A damaged file; the message describes the damage, and the caller adds format and file."""
 
 
-def format_of(data: bytes) -> str:
+def detect_format(data: bytes) -> str:
     """Returns the name of the format of a file, detected by its first bytes; '' if it is unknown.
 
-    >>> [format_of(each) for each in (b"GIF89a", b"RIFF....WEBPVP8 ", b"P5 2 2 255 ....", b"%PDF-1.7", b"text", b"")]
+    >>> [detect_format(each) for each in (b"GIF89a", b"RIFF....WEBPVP8 ", b"P5 2 2 255 ...", b"%PDF-1.7", b"text", b"")]
     ['GIF', 'WebP', 'PPM', 'PDF', '', '']
     """
     if signature := signature_of(data):

@@ -15,7 +15,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import jpeg, png, tiff
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
-from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
+from beam_datasets.intake.image_formats import DamagedError, ImageHeader, detect_format
 from beam_datasets.intake.png import chunk_name
 from beam_datasets.intake.signatures import IMAGE, signature_of
 from beam_datasets.limits import check_num_elements
@@ -30,7 +30,7 @@ def check_image(data: bytes) -> ImageHeader:
         InputError: it is damaged, its format is not in `image_formats.READABLE`, or it has more pixels than
             the limit; the caller adds the name of the file.
     """
-    kind = format_of(data)
+    kind = detect_format(data)
     reader = _READERS.get(kind)
     if reader is None:
         expected = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
@@ -59,7 +59,7 @@ def image_problem(data: bytes, expected: str = "", advice: str = "convert it to 
     is_image = signature is not None and signature.kind == IMAGE
     if not is_image and (other := other_content(data[:HEAD_BYTES], IMAGE)):
         return f"expected {expected or 'an image'}, got {other}"
-    if kind := format_of(data):
+    if kind := detect_format(data):
         advice = "save its frames as PNG" if kind in formats.VIDEOS else advice
         return f"expected {expected or 'an image that can be decoded exactly'}, got {kind}; {advice}"
     return f"not an image (it begins with {data[:12]!r})"

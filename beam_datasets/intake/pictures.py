@@ -22,7 +22,7 @@ from beam_datasets.extras import install_command, needs
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import jpeg_2000, tiff
 from beam_datasets.intake.errors import reason
-from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
+from beam_datasets.intake.image_formats import DamagedError, ImageHeader, detect_format
 from beam_datasets.intake.images import check_image, check_size, image_problem, ppm_fields
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def read_picture(data: bytes) -> Picture:
         InputError: it is damaged, or cannot be decoded exactly; the caller adds the name of the file.
         MissingDependencyError: a package that decodes it is not installed.
     """
-    kind = format_of(data)
+    kind = detect_format(data)
     header = check_image(data) if kind in formats.READABLE else None
     read = _READERS.get(kind, _by_pillow if kind in _PLUGINS else None)
     if read is None:

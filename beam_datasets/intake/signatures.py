@@ -1,4 +1,4 @@
-"""Table of the first bytes of file formats; `image_formats.format_of` recognizes formats without a fixed prefix."""
+"""Table of the first bytes of file formats; `image_formats.detect_format` recognizes formats without a fixed prefix."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.image_formats import READABLE, format_of
+from beam_datasets.intake.image_formats import READABLE, detect_format
 from beam_datasets.intake.images import check_image
 
 GET_AGAIN = "Get the whole file again, or write what can be read to a new one: `ffmpeg -i FILE new.mp4`"
@@ -38,7 +38,7 @@ def check_structure(video: bytes) -> None:
     Raises:
         InputError: the file is truncated, or a damaged image.
     """
-    if format_of(video) in READABLE:
+    if detect_format(video) in READABLE:
         check_image(video)
     end = _declared_size(video)
     if end > len(video):

@@ -433,7 +433,7 @@ def _describe_user_error(error: Exception) -> str:
 # ---------------------------------------------------------------------------------------------- what is made of a range
 
 
-def prepare(record_range: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
+def prepare_range(record_range: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
     """Returns the records to copy of a range: those in the source's shard, or in a file that is written for it.
 
     Args:

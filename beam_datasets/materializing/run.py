@@ -16,7 +16,7 @@ from beam_datasets.execute.in_process import BLOCK_SIZE, write_blocks
 from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, with_counts
-from beam_datasets.materializing.records import blocks, prepare
+from beam_datasets.materializing.records import blocks, prepare_range
 from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing import phases
@@ -91,7 +91,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     """Copies all shards; returns (publication with its complete lineage, plan, written shards)."""
     if job.plan is None:
         spill_dir = publication.spill_dir or ""
-        prepared = run_tasks(job.ranges, lambda record_range: prepare(record_range, job.transform, spill_dir))
+        prepared = run_tasks(job.ranges, lambda record_range: prepare_range(record_range, job.transform, spill_dir))
         plan = plan_prepared(job.ranges, prepared, job.sharding)
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     else:

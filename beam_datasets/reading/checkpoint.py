@@ -138,7 +138,7 @@ class ReadState:
         """
         if not isinstance(state, Mapping):
             raise StateError(f"a state is a dict with {_join_names(_FIELDS)}, got {shown(state)}. {_HINT}")
-        number = format_of(state, FORMAT)
+        number = format_number(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
                 "the state is of a stream, behind filter(), flat_map(), batch_by_length() or pack(), and this dataset "
@@ -173,7 +173,7 @@ class ReadState:
             )
 
 
-def format_of(state: Mapping[Any, Any], default: int) -> int | None:
+def format_number(state: Mapping[Any, Any], default: int) -> int | None:
     """Returns the number of a state's format; `default` if it has no format; None if it is not an integer."""
     number = state.get("format", default)
     return number if isinstance(number, int) and not isinstance(number, bool) else None

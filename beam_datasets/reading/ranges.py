@@ -32,7 +32,7 @@ _BLOCK_RECORDS = 512  # records in a block
 _REMOTE_CHUNK = 4 << 20  # bytes; two chunks are in memory: the current one, and one that is read ahead
 
 
-def cut(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileInstruction]:
+def divide_run(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileInstruction]:
     """Divides a run into non-empty ranges of about equal bytes, in order.
 
     A range has at most `range_bytes`, plus the bytes of one record.

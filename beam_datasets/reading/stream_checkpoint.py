@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, format_of, parse_fingerprint, parse_number
+from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, format_number, parse_fingerprint, parse_number
 from beam_datasets.reading.index.division import MAX_POSITION
 
 Unit: TypeAlias = Any
@@ -117,7 +117,7 @@ class StreamState:
         Raises:
             StateError: the dict is malformed or damaged, or belongs to a stream with other links.
         """
-        number = format_of(state, 0) if isinstance(state, Mapping) else None
+        number = format_number(state, 0) if isinstance(state, Mapping) else None
         fields = _FIELDS if number == _WITHOUT_CHECK else _FIELDS | {"check"}
         if not isinstance(state, Mapping) or set(state) != fields or number not in FORMATS_OF_STREAMS:
             raise StateError(

@@ -25,7 +25,7 @@ from beam_datasets.statistics.summary import (
     empty,
     gather,
     merge,
-    prepare,
+    prepare_request,
 )
 from beam_datasets.statistics.texts import notebook_tables
 
@@ -103,11 +103,11 @@ def compute(
     data_dir: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Statistics:
-    """Returns the statistics of a dataset, computed in this process. For the arguments, see `prepare`.
+    """Returns the statistics of a dataset, computed in this process. For the arguments, see `prepare_request`.
 
     `beam_datasets.beam.reports.run_stats` has workers compute them.
     """
-    return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
+    return compute_request(prepare_request(name_or_dir, splits, features, data_dir, storage_options))
 
 
 def compute_request(request: StatisticsRequest) -> Statistics:

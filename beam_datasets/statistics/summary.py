@@ -484,7 +484,7 @@ class ShardRange:
     run: FileInstruction
 
 
-def prepare(
+def prepare_request(
     name_or_dir: str | os.PathLike[str],
     splits: abc.Sequence[Any] | None = None,
     features: abc.Sequence[str] | None = None,
@@ -549,9 +549,9 @@ def _select_leaves(
     return [leaf for leaf in leaves if any(map(leaf.is_below, wanted_names))]
 
 
-def cut(shard_range: ShardRange, request: StatisticsRequest, range_bytes: int) -> Iterator[ShardRange]:
-    """Yields consecutive ranges of `shard_range`; see `reading.ranges.cut`."""
-    for piece in ranges.cut(shard_range.run, request.pool, range_bytes):
+def divide_range(shard_range: ShardRange, request: StatisticsRequest, range_bytes: int) -> Iterator[ShardRange]:
+    """Yields consecutive ranges of `shard_range`; see `reading.ranges.divide_run`."""
+    for piece in ranges.divide_run(shard_range.run, request.pool, range_bytes):
         yield ShardRange(shard_range.number, shard_range.first + piece.skip - shard_range.run.skip, piece)
 
 

@@ -18,7 +18,7 @@ from beam_datasets.exporting.run import FORMATS
 from beam_datasets.options import EngineOptions
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
-from beam_datasets.statistics.summary import prepare
+from beam_datasets.statistics.summary import prepare_request
 from beam_datasets.verifying import examine
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY
@@ -47,7 +47,7 @@ def test_the_same_statistics(directory: Path, asked: list[Any]) -> None:
 
 @pytest.mark.slow
 def test_statistics_of_any_number_of_workers(published: Path) -> None:
-    request = prepare(published)
+    request = prepare_request(published)
     expected = json_text(compute(published))
     for workers in (1, 2):
         assert json_text(reports.run_stats(request, EngineOptions(num_workers=workers))) == expected
@@ -67,7 +67,7 @@ def test_the_programs(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "run", [lambda copy, engine, **job: reports.run_stats(prepare(copy), engine, **job), reports.run_verify]
+    "run", [lambda copy, engine, **job: reports.run_stats(prepare_request(copy), engine, **job), reports.run_verify]
 )
 def test_paths_that_workers_cannot_see(copy: Path, run: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="--report"):
@@ -80,7 +80,7 @@ def test_a_template_has_no_statistics(published: Path) -> None:
     dataflow = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
     engine = EngineOptions([*dataflow, "--template_location=gs://b/template"])
     with pytest.raises(ValueError, match="a template is not run: leave out --template_location"):
-        reports.run_stats(prepare(published), engine, report="gs://b/report")
+        reports.run_stats(prepare_request(published), engine, report="gs://b/report")
 
 
 @pytest.mark.slow

@@ -28,3 +28,11 @@ def test_the_first_steps_of_the_help_work(tmp_path, monkeypatch, run):
     names: dict[str, object] = {}
     exec(imported, names)
     assert eval(expression, names) == {"rooms": 3, "price": 100}
+
+
+def test_the_help_of_plan_describes_plan(run):
+    code, output, _ = run("plan", "--help")
+    assert code == 0
+    assert output.startswith("usage: beam-datasets plan NAME_OR_FILE")
+    assert "an estimate of its build" in output
+    assert "Generates a dataset and publishes it" not in output

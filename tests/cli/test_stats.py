@@ -14,7 +14,7 @@ from beam_datasets.beam import main as module
 from beam_datasets.extras import install_command
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text, saved_path
-from beam_datasets.statistics.summary import prepare
+from beam_datasets.statistics.summary import prepare_request
 from tests.directories import contents
 from tests.exporting.conftest import dataset_of
 
@@ -81,7 +81,7 @@ def test_slices_and_features_keep_their_order(copy, run, workers):
 
 def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
     """`stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
-    size, calls = prepare(copy).num_bytes, []
+    size, calls = prepare_request(copy).num_bytes, []
     monkeypatch.setattr(
         "beam_datasets.beam.reports.run_stats", lambda request, options, **_: calls.append(1) or compute(copy)
     )

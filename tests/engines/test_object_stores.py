@@ -30,7 +30,7 @@ from beam_datasets.materializing import records
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing import runs
 from beam_datasets.statistics import compute
-from beam_datasets.statistics.summary import prepare
+from beam_datasets.statistics.summary import prepare_request
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.units_dataset import Units, write_sources
@@ -369,7 +369,7 @@ def test_looking_after(store: ObjectStore, there: str, local: str) -> None:
         assert bd.diff(old, new, data_dir=f"{store.url}/data", **options).verdict.needed == "NONE"
     here = compute(local).slices
     assert compute(there, **options).slices == here
-    assert run_stats(prepare(there, **options), EngineOptions(num_workers=2)).slices == here
+    assert run_stats(prepare_request(there, **options), EngineOptions(num_workers=2)).slices == here
     with pytest.raises(bd.errors.StorageError, match=rf"^{store.url}(~\d+)?/../data.*llegal"):
         bd.builder_from_directory(f"{store.url}/../data", **options)
 
@@ -475,7 +475,7 @@ def test_a_local_path_takes_none(local: str, tmp_path: Path) -> None:
         lambda: bd.materialize(local, data_dir=tmp_path, storage_options=options),
         lambda: bd.materialize(local, data_dir=tmp_path, to="x", source_storage_options=options),
         lambda: bd.export(local, tmp_path / "x", "jsonl", storage_options=options),
-        lambda: prepare(local, storage_options=options),
+        lambda: prepare_request(local, storage_options=options),
     ]
     for ask in asked:
         with pytest.raises(bd.errors.StoreOptionsError, match="storage_options are .*a? ?local path|are for a copy"):

@@ -78,7 +78,7 @@ FOLLOWED_ELSEWHERE = {
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
-    "cli/data_files.py:format_of --pattern": "tests/cli/test_resolve.py",
+    "cli/data_files.py:build_arguments --pattern": "tests/cli/test_resolve.py",
     "cli/explorer/app.py:make_app beam-datasets explore": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run --port": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run beam-datasets explore": "tests/cli/test_explore.py",

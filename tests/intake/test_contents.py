@@ -22,7 +22,7 @@ from beam_datasets.formats.tfrecord import frame
 from beam_datasets.intake import signatures
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format, wide_encoding
 from beam_datasets.intake.examples import open_records
-from beam_datasets.intake.image_formats import format_of
+from beam_datasets.intake.image_formats import detect_format
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.signatures import SIGNATURES, signature_of
 from beam_datasets.intake.sound_layout import KINDS, layout_of
@@ -169,7 +169,7 @@ def test_a_signature_is_recognized_wherever_a_file_is_expected(signature):
     """As text if its advice is known, as a sound, and as an image; the errors name the same format."""
     content = signature.prefix + b"\0" * 30
     assert signature_of(content) is signature
-    assert format_of(content) == signature.name
+    assert detect_format(content) == signature.name
     if signature.advice:
         assert other_content(content) == f"{signature.description}. {signature.advice}"
     if signature.kind == signatures.SOUND and signature.name not in KINDS and signature.name != "Ogg":

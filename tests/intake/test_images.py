@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake import png
-from beam_datasets.intake.image_formats import format_of
+from beam_datasets.intake.image_formats import detect_format
 from beam_datasets.intake.images import check_image, check_size
 from tests.images import SIGNATURE, chunks_of, crc, mpo, mutations, noise, page, png_of, saved, tiff
 
@@ -36,7 +36,7 @@ def refused(data):
     return False
 
 
-@pytest.mark.parametrize("file", ALL, ids=format_of)
+@pytest.mark.parametrize("file", ALL, ids=detect_format)
 def test_no_part_of_a_file_is_whole(file):
     assert not refused(file)
     assert [n for n in range(len(file)) if not refused(file[:n])] == []
@@ -49,7 +49,7 @@ def test_every_bit_of_a_png_is_checked(file):
             assert refused(file[:place] + bytes([file[place] ^ 1 << bit]) + file[place + 1 :]), (place, bit)
 
 
-@pytest.mark.parametrize("file", [PNG, JPEG, PROGRESSIVE, GIF, WEBP, BMP, PPM, TIFF], ids=format_of)
+@pytest.mark.parametrize("file", [PNG, JPEG, PROGRESSIVE, GIF, WEBP, BMP, PPM, TIFF], ids=detect_format)
 @pytest.mark.parametrize("tail", [b"\0", b"more", bytes(100), JPEG])
 def test_bytes_after_the_end_are_accepted(file, tail):
     assert check_image(file + tail) == check_image(file)
@@ -265,7 +265,7 @@ def test_raw_files_of_cameras_are_not_their_previews():
     ],
 )
 def test_other_formats_are_named(data, name):
-    assert format_of(data).startswith(name)
+    assert detect_format(data).startswith(name)
     ways = {"an HTML page": r"\. Get the file again", "a video (MP4)": "; save its frames as PNG"}
     way = ways.get(name, "; decode it and give its pixels, or convert it to PNG")
     with pytest.raises(InputError, match=rf"^expected PNG, JPEG, .* or PPM, got .*{way}$"):

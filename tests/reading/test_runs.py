@@ -217,7 +217,7 @@ def test_parts_make_up_their_run(write: Any, lengths: list[int], range_bytes: in
     builder = published(write, *lengths)
     start, stop = sorted(data.draw(st.integers(0, sum(lengths))) for _ in range(2))
     for run in builder.info.splits[f"train[{start}:{stop}]"].file_instructions:
-        parts = ranges.cut(run, builder.pool, range_bytes)
+        parts = ranges.divide_run(run, builder.pool, range_bytes)
         assert list(itertools.chain.from_iterable(map(numbers, parts))) == list(numbers(run))
         assert {(part.filename, part.examples_in_shard) for part in parts} == {(run.filename, run.examples_in_shard)}
         sizes = [ranges.size_of(part, builder.pool) for part in parts]
@@ -231,7 +231,7 @@ def test_parts_make_up_their_run(write: Any, lengths: list[int], range_bytes: in
 def test_a_shard_without_index_stays_whole(write: Any) -> None:
     builder = published(write, 50, 50, indexed=False)
     runs = builder.info.splits["train[10:70]"].file_instructions
-    assert [ranges.cut(run, builder.pool, 1) for run in runs] == [[run] for run in runs]
+    assert [ranges.divide_run(run, builder.pool, 1) for run in runs] == [[run] for run in runs]
     size = Path(builder.dataset_dir, runs[0].filename).stat().st_size
     assert ranges.size_of(runs[0], builder.pool) == size * 40 // 50
 
@@ -245,7 +245,7 @@ def test_reads_what_a_dataset_reads(write: Any, indexed: bool, where: str) -> No
         builder = bd.builder_from_directory(upload(builder.dataset_dir, f"memory://ranges-{indexed}/d/1.0.0"))
     steps = (Decode(builder.info.features), Map(lambda example: int(example["id"])))
     runs = builder.info.splits["train[5%:]"].file_instructions
-    parts = [part for run in runs for part in ranges.cut(run, builder.pool, 400_000)]
+    parts = [part for run in runs for part in ranges.divide_run(run, builder.pool, 400_000)]
     assert len(parts) > 3 or not indexed
     found = [found for part in parts for found in ranges.read_range(part, builder.pool, steps)]
     assert [value for _, value in found] == [int(example["id"]) for example in expected]
@@ -271,7 +271,7 @@ def test_no_other_bytes_are_read(write: Any, monkeypatch: pytest.MonkeyPatch) ->
     parts = [
         part
         for run in builder.info.splits["train[40%:80%]"].file_instructions
-        for part in ranges.cut(run, builder.pool, 300_000)
+        for part in ranges.divide_run(run, builder.pool, 300_000)
     ]
     assert len(parts) == 4
     for part in parts:

@@ -20,7 +20,7 @@ from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.page import content, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
-from beam_datasets.statistics.summary import ShardRange, cut, gather, image_size, merge, prepare
+from beam_datasets.statistics.summary import ShardRange, divide_range, gather, image_size, merge, prepare_request
 from beam_datasets.statistics.texts import number_text
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
@@ -168,7 +168,7 @@ def test_texts_labels_sequences_and_images(made):
 def test_grouping_changes_no_byte(made):
     directory, _ = made
     expected = json_text(compute(directory))
-    request = prepare(directory)
+    request = prepare_request(directory)
     for seed in range(4):
         random = np.random.default_rng(seed)
         parts = [part for run in request.runs() for part in pieces(run, random)]
@@ -180,7 +180,7 @@ def test_grouping_changes_no_byte(made):
 
 def test_ranges_that_the_engine_lost_or_doubled(made):
     directory, examples = made
-    request = prepare(directory)
+    request = prepare_request(directory)
     runs = list(request.runs())
     for wrong in ([], runs[1:], runs[:-1], [*runs, runs[0]]):
         gathered = {}
@@ -372,15 +372,15 @@ def test_slices():
 
 
 def test_cut_has_all_records(made):
-    request = prepare(made[0])
-    parts = [part for run in request.runs() for part in cut(run, request, 1000)]
+    request = prepare_request(made[0])
+    parts = [part for run in request.runs() for part in divide_range(run, request, 1000)]
     assert sum(part.run.take for part in parts) == len(made[1])
     assert [part.first for part in parts] == np.cumsum([0, *(part.run.take for part in parts)])[:-1].tolist()
 
 
 def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
     directory = dataset_of(tmp_path, {"n": np.int64, "text": f.Text()}, [{"n": 2**60, "text": "ä"}] * 9)
-    request, found = prepare(directory), compute(directory)
+    request, found = prepare_request(directory), compute(directory)
     path = Path(save(found))
     assert read_saved(request) == found
     whole = path.read_text()
@@ -405,13 +405,13 @@ def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
 
 def test_mistakes(tmp_path):
     with pytest.raises(errors.FeatureKeyError, match=r"no feature 'nest/sep'.*Did you mean 'nest.s'"):
-        prepare(MANY, features=["nest/sep"])
+        prepare_request(MANY, features=["nest/sep"])
     with pytest.raises(errors.SplitError, match="trian"):
-        prepare(MANY, ["trian"])
+        prepare_request(MANY, ["trian"])
     with pytest.raises(errors.SplitError, match="twice"):
-        prepare(MANY, ["train", "train"])
+        prepare_request(MANY, ["train", "train"])
     with pytest.raises(errors.DatasetNotFoundError):
-        prepare(tmp_path / "nothing")
+        prepare_request(tmp_path / "nothing")
 
 
 def test_damage_is_named(tmp_path):

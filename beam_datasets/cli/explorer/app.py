@@ -24,7 +24,7 @@ from beam_datasets.extras import framework
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import conclude, read_saved
-from beam_datasets.statistics.summary import Gathered, StatisticsRequest, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import Gathered, StatisticsRequest, divide_range, gather, merge, prepare_request
 
 if TYPE_CHECKING:
     from flask import Flask, Response
@@ -237,11 +237,11 @@ class PendingStatistics:
 
     def __init__(self, published: ReadOnlyBuilder, expression: str) -> None:
         directory = published.dataset_dir
-        self._name, self._request = expression, prepare(directory, [expression])
+        self._name, self._request = expression, prepare_request(directory, [expression])
         self._lock, self._ended, self._error = threading.Lock(), threading.Event(), ""
         self._ended.set()
         self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
-        saved_statistics = read_saved(prepare(directory))
+        saved_statistics = read_saved(prepare_request(directory))
         self.statistics: dict[str, Any] | None = (
             None if saved_statistics is None else saved_statistics.slices.get(expression)
         )
@@ -281,7 +281,7 @@ class PendingStatistics:
             TimeoutError: no page has asked for them for PATIENCE seconds.
         """
         for run in request.runs():
-            for piece in cut(run, request, RANGE_BYTES):
+            for piece in divide_range(run, request, RANGE_BYTES):
                 if time.monotonic() - self.asked > PATIENCE:
                     raise TimeoutError(f"it was stopped after {PATIENCE:g} s in which no page asked for it; ask again")
                 yield gather(piece, request)

@@ -491,7 +491,7 @@ def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
 
 
 def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
-    """Returns a sound as a file that browsers play, WAV for samples, AIFF and W64, and its media type."""
+    """Returns (file, media type) of a sound for browsers: the stored file, or WAV for samples, AIFF and W64."""
     rate = leaf.sample_rate or _DEFAULT_RATE
     if isinstance(value, bytes):
         ending = ending_of(value)
