@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from beam_datasets import catalog
@@ -141,12 +140,14 @@ Without --runner, the pipeline runs on this machine with one worker process per 
     usage="NAME_OR_FILE [options] [options of the dataset] [options of Beam]",
     example="csv --name NAME --pattern FILES --data_dir DIR",
 )
-PLAN = replace(
-    COMMAND,
-    name="plan",
-    description="""\
+PLAN = Command(
+    "plan",
+    """\
 Prints the features and splits of a dataset, and an estimate of its build: shards, memory, requests and hours. Encodes
 a sample of the source on this machine, and builds nothing. The options are those of `beam-datasets build`.""",
+    COMMAND.options,
+    usage=COMMAND.usage,
+    example=COMMAND.example,
 )
 
 
