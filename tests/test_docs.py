@@ -22,7 +22,6 @@ DOCS = ROOT / "docs"
 API = DOCS / "reference" / "api.md"
 NOT_RUN = {
     "how-to/adapters.md": "run by tests/adapters/test_page.py",
-    "how-to/files.md": "its files are not there",
     "how-to/flink.md": "run by tests/engines/test_flink.py, on a cluster",
     "how-to/flink-on-kubernetes.md": "its manifests are tested by tests/engines/test_kubernetes.py",
     "how-to/spark.md": "run by tests/engines/test_spark.py, on a cluster",
