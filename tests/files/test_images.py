@@ -370,6 +370,32 @@ def test_deep_images_of_a_folder(files):
         assert np.array_equal(one["image"], DEEP_GRAY[..., None])
 
 
+def test_links_in_a_folder_of_images(files, tmp_path):
+    """Linked folders and images are read, and a link that leads nowhere is an error."""
+    files.write("cat/1.png", saved(RGB, "PNG"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "2.png").write_bytes(saved(RGB, "PNG"))
+    (files.folder / "dog").symlink_to(tmp_path / "elsewhere")
+    (files.folder / "cat" / "3.png").symlink_to(tmp_path / "elsewhere" / "2.png")
+    (files.folder / "cat" / "all").symlink_to(files.folder)  # a loop
+    names = {row["image/filename"] for row in publish("image_folder", files.folder).rows}
+    assert names == {b"cat/1.png", b"cat/3.png", b"dog/2.png"}
+    (files.folder / "cat" / "4.png").symlink_to(files.folder / "gone.png")
+    with pytest.raises(InputError, match="cat/4.png"):
+        publish("image_folder", files.folder)
+    assert len(publish("image_folder", files.folder, "--skip_bad").rows) == 3
+
+
+def test_stereo_jpegs_are_stored_unchanged(files):
+    """Pillow calls a JPEG with another image behind it MPO, and not JPEG."""
+    data = saved(RGB, "JPEG")
+    stereo = io.BytesIO()
+    PIL.fromarray(RGB).save(stereo, "MPO", save_all=True, append_images=[PIL.fromarray(RGB[::-1])])
+    for content in (data, stereo.getvalue()):
+        image, _, _ = stored(content, frames="first")
+        assert image == content
+
+
 def test_what_cannot_be_stored_is_left_out(files):
     """`--skip_bad` leaves out whatever such an error names."""
     files.write("a/good.png", saved(RGB, "PNG"))

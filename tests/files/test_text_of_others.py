@@ -293,6 +293,14 @@ def test_a_large_array_is_read_by_one_piece(tmp_path):
     assert [row["a"] for piece in cut for _, _, row in objects(piece)] == list(range(1000))
 
 
+def test_null_objects(files):
+    """A null object is one of nulls, unless its column is text."""
+    path = files.write("a.jsonl", '{"o": {"a": null}}\n{"o": null}\n{"o": {"a": 3}}\n')
+    assert publish("jsonl", path).rows == [{"o": {"a": None}}, {"o": {"a": None}}, {"o": {"a": 3}}]
+    found = publish("jsonl", path, "--feature=o=string?").rows
+    assert found == [{"o": b'{"a": null}'}, {"o": None}, {"o": b'{"a": 3}'}]
+
+
 def test_deep_values_are_text(files):
     deep = "[" * 300 + "]" * 300
     files.write("a.jsonl", f'{{"id": 0, "v": []}}\n{{"id": 1, "v": {deep}}}\n')
