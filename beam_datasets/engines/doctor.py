@@ -198,9 +198,10 @@ def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: S
         yield Finding("workers", False, f"{engine.name} has reported no metrics, so nothing is known of its workers")
         return
     span = began, time.time()
+    per_host = int(engine.options.view_as(PortableOptions).sdk_worker_parallelism or 1)
     for host in sorted({worker["host"] for worker in workers}):
         host_workers = [worker for worker in workers if worker["host"] == host]
-        yield from _examine_host(f"workers on {host}", host_workers, folders, packages, span)
+        yield from _examine_host(f"workers on {host}", host_workers, folders, packages, span, per_host)
 
 
 def _examine_host(
@@ -209,6 +210,7 @@ def _examine_host(
     folders: Sequence[str],
     packages: Sequence[str],
     span: tuple[float, float],
+    num_workers: int = 1,
 ) -> Iterator[Finding]:
     """Yields findings about the workers of one machine.
 
@@ -218,6 +220,7 @@ def _examine_host(
         folders: directories that the workers must see.
         packages: modules that the workers must be able to import.
         span: (start, end) of the job by this machine's clock, in seconds since the epoch.
+        num_workers: number of worker processes that a build starts there; the small job may have started fewer.
     """
     processes = len({worker["pid"] for worker in workers})
     versions = sorted({_format_versions(worker["versions"]) for worker in workers})
@@ -246,8 +249,9 @@ def _examine_host(
     if not memory:
         yield Finding(f"{name}: memory", True, "unknown")
     else:
-        is_enough = min(memory) >= MIN_MEMORY * processes
-        text = f"{min(memory) / 1e9:.1f} GB are available; expected {processes * MIN_MEMORY / 1e9:.1f} GB or more"
+        needed = MIN_MEMORY * max(processes, num_workers)
+        text = f"{min(memory) / 1e9:.1f} GB are available; expected {needed / 1e9:.1f} GB or more"
+        is_enough = min(memory) >= needed
         yield Finding(f"{name}: memory", is_enough, text)
 
 

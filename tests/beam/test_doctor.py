@@ -129,6 +129,15 @@ def test_workers_that_differ_from_the_launcher(tmp_path: Path, changes: dict[str
     assert {finding.check.rpartition(": ")[2] for finding in found if not finding.is_good} == failed
 
 
+@pytest.mark.parametrize("num_workers, is_enough", [(1, True), (8, True), (9, False)])
+def test_memory_for_the_workers_that_a_build_starts(tmp_path: Path, num_workers: int, is_enough: bool) -> None:
+    """The small job may have started fewer."""
+    span = time.time() - 10, time.time() + 10
+    *_, memory = doctor._examine_host("workers", [worker(tmp_path)], [str(tmp_path)], [], span, num_workers)
+    assert (memory.check, memory.is_good) == ("workers: memory", is_enough)
+    assert f"expected {num_workers * (1 << 30) / 1e9:.1f} GB or more" in memory.text
+
+
 def test_a_worker_names_what_it_could_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = doctor._Probe([], "token", [])
     assert "does not see what the launcher has written" in probe._examine_folder(str(tmp_path))[0]
