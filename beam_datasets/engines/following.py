@@ -28,6 +28,7 @@ FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES = 0.2, 10  # the same at the beginning
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
 START_SECONDS = 60.0  # in which a worker has started and written its first progress, unless its source is slow
+_MEASURED = ("examples_encoded", "bytes_encoded", "shards_written", "bytes_written", "units_finished")
 LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
 
 
@@ -194,7 +195,7 @@ class Follower:
             "stages": list(status.stages) if status else [],
             "restarts": [{"time": each.time, "reason": each.reason} for each in self.failures],
             "units": self.num_units,
-            **({name: getattr(progress, name) for name in Progress.__slots__} if progress else {}),
+            **({name: getattr(progress, name) for name in _MEASURED} if progress else {}),
         }
         try:
             storage.write_bytes(storage.join(self.run.spill_dir, PROGRESS_FILE), json.dumps(content, indent=1).encode())

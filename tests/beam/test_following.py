@@ -136,6 +136,7 @@ def test_programs_read_the_same_in_a_file(job: Job) -> None:
     found = json.loads(Path(job.run.spill_dir, "progress.json").read_text())
     assert found["restarts"] == [{"time": LOST.time, "reason": LOST.reason}]
     assert found["stages"] == ["Encode train"]
+    assert "num_units" not in found  # `units` has it
     assert [found[name] for name in ("id", "page", "log")] == ["1", "http://page", "http://log"]
     expected = {"job": "rows-1-0-0-job", "examples_encoded": 1000, "units_finished": 3, "units": 20, "state": "RUNNING"}
     assert {name: found[name] for name in expected} == expected
