@@ -360,7 +360,7 @@ DATASET: Mapping[str, str] = {
     "next_epoch": "`{ds}.iterate(epoch=1)`, or `{ds}.repeat()`",
     "prepare_shard | evict_shard | evict_coldest_shard | on_exception": _CACHE,
     "predownload | download_timeout | download_retry": "`{ds}.parallel(threads=4)`; remote files are read ahead as it is",
-    "get_len | reset": "`len({ds})`; each `iter({ds})` begins anew",
+    "get_len | reset": "`len({ds})`; each `iter({ds})` starts from the beginning",
     # ----------------------------------------------------------------------------------------------------------- SeqIO
     "num_input_examples(split)": "`bd.builder(name).info.splits[{split:'train'}].num_examples`",
     "get_dataset": "`bd.load(name, split='train')`",
@@ -422,7 +422,7 @@ ITERATOR: Mapping[str, str] = {
     "restore(path) | load(path)": "`{iterator}.set_state(json.load(file))`",
     "skip(n)": "`{iterator}.advance({n:1})`",
     "checkpoint | state | get_checkpoint": "`{iterator}.get_state()`",
-    "reset | rewind | restart": "`iter(ds)`, which begins anew; `{iterator}.set_state(state)` goes to a state",
+    "reset | rewind | restart": "`iter(ds)`, which starts from the beginning; `{iterator}.set_state(state)` goes to a state",
     "set_epoch(epoch)": "`ds.iterate(epoch={epoch:0})`",
     "element_spec": "`ds.features`",
     "as_numpy": "`{iterator}` as it is: values are NumPy's",
@@ -985,7 +985,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "repeat": {
         "": "`{ds}.repeat({first:2})`, or `{ds}.repeat()` without an end",
         "count | num_epochs | num_times | nepochs | times | n | num": "`{ds}.repeat({value})`",
-        "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
+        "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch in a new order",
     },
     "take": {
         "": "`{ds}.take({first:100})`, with a number of examples; `bd.load(..., split='train[:10%]')` is a share",

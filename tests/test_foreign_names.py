@@ -473,7 +473,7 @@ GUESSES = [
     ("iterator.collect()", "list(iterator)", ...),
     ("iterator.features", "before `iter()`", ...),
     ("iterator.num_rows", "operator.length_hint(iterator)", ...),
-    ("iterator.rewind()", "`iter(ds)`, which begins anew", ...),
+    ("iterator.rewind()", "`iter(ds)`, which starts from the beginning", ...),
     ("iterator.as_torch()", "ds.as_torch()", ...),
     ("builder.columns", "builder.info.features", ...),
     ("builder.to_pandas()", "builder.as_dataset('train').to_pandas(...)", ...),

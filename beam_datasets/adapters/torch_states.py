@@ -41,7 +41,7 @@ def dataset_at_state(dataset: Dataset, state: State) -> Dataset:
     try:
         return dataset._in_pass(pass_at_state(dataset, state))[0]
     except ValueError as error:
-        raise StateError(f"the state's {error} Begin anew.") from None
+        raise StateError(f"the state's {error} Start from the beginning.") from None
 
 
 def check_worker_state(dataset: Dataset, state: State) -> None:
@@ -74,7 +74,8 @@ def check_worker_state(dataset: Dataset, state: State) -> None:
         share = rebuild_share(in_pass, state).with_length(num_left)
         integer("taken", state["taken"], at_least=0, at_most=share.count(num_left) + share.block)  # with even="pad"
     except (TypeError, ValueError) as error:
-        raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
+        advice = "Start from the beginning, or from another state."
+        raise StateError(f"the state of a worker is damaged: {error} {advice}") from None
 
 
 def resume_share(

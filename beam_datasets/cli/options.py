@@ -541,7 +541,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     if first.partition("=")[0] == "--resume":
         raise UsageError(
             f"--resume: expected build, got {parser.prog}. Only build continues a failed run: "
-            "start the same command without --resume, and it begins anew."
+            "start the same command without --resume, and it starts from the beginning."
         )
     raise UsageError(
         f"unknown option {first.partition('=')[0]}: neither this command nor Beam has it."

@@ -319,7 +319,7 @@ def prepare_flink(options: PipelineOptions) -> None:
             )
         _check_version(cluster, overview, options)
         _check_slots(cluster, overview, options)
-    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
+    if portable.environment_cache_millis in (None, 0):  # Beam starts new workers for each stage
         portable.environment_cache_millis = CACHE_MILLIS
         if cluster is not None and (delay := cluster.restart_delay()) is not None:
             portable.environment_cache_millis = min(CACHE_MILLIS, int(1000 * delay / CACHES_PER_DELAY))

@@ -35,7 +35,7 @@ def prepare_spark(options: PipelineOptions) -> None:
             "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
             "--environment_type=DOCKER --environment_config=IMAGE."
         )
-    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
+    if portable.environment_cache_millis in (None, 0):  # Beam starts new workers for each stage
         portable.environment_cache_millis = CACHE_MILLIS
 
 

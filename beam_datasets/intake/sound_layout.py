@@ -24,7 +24,7 @@ _CONVERT_RAW = (
     "If it has samples alone, without a header (.pcm, .raw), give their type, rate and number of channels: "
     "`ffmpeg -f s16le -ar 16000 -ac 1 -i FILE new.wav` for int16, 16 kHz and 1 channel"
 )
-_REWRITE = "Write it anew, such as by `ffmpeg -i FILE -c copy new.wav`"
+_REWRITE = "Rewrite it, for example with `ffmpeg -i FILE -c copy new.wav`"
 GET_AGAIN = "Get the whole file again"
 
 

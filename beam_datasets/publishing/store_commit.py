@@ -15,7 +15,7 @@ replaced or deleted, and only one run ever creates any:
 * After "publish", any process may put the staged files in place, any number of times: each is copied to its final name
   if that does not exist, all are checked, and the marker (dataset_info.json), which makes the directory visible, is
   created last. Staged files are deleted only after that.
-* The records are deleted after that, too. A late run may then create a record anew, so a process that creates or
+* The records are deleted after that, too. A late run may then create a record again, so a process that creates or
   reads a record and continues looks for the marker afterwards. Records are deleted only once the marker is there,
   so without a marker the record is valid.
 

@@ -31,10 +31,10 @@ MAX_UNFINISHED = 100
 
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _MAX_PART = 120  # characters of a part of a fingerprint; longer parts are shortened
-_HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
+_HINT = "Restore it with the dataset, split and configuration that it was saved with, or start from the beginning."
 _HINT_FOR_WORKER = (
     "Each worker of a stream has read its own number of examples. On each rank, restore the state that this rank has "
-    "saved, with as many ranks and DataLoader workers as then, or begin anew."
+    "saved, with as many ranks and DataLoader workers as then, or start from the beginning."
 )
 
 

@@ -241,7 +241,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
             raise StateError(
                 f"the state's epoch is {saved_state.epoch} and its position {saved_state.position}: expected less than "
-                f"{MAX_ENDLESS} examples before it. Begin anew."
+                f"{MAX_ENDLESS} examples before it. Start from the beginning."
             )
         Progress(position, saved_state.unfinished).check(self._stream)
         self._move_to(saved_state.epoch, Progress(saved_state.position, saved_state.unfinished))

@@ -91,7 +91,7 @@ def mix(
             with weight 0, or missing in a dict of weights, is left out.
         seed: any integer.
         stop: condition that ends an epoch: "first", after the last example of the source that ends first; "all", when
-            all examples of each source were read, and sources that ended before are repeated (shuffled anew, if they
+            all examples of each source were read, and sources that ended before are repeated (shuffled again, if they
             are shuffled); "never": all sources are repeated, and the mixture is endless.
         source_key: name of a feature to add to each example: the name of its source, as bytes.
         names: names of the sources, in their order. The default is the name of each dataset, with its slice if two

@@ -33,7 +33,7 @@ OfBase: TypeAlias = "Callable[[Any], Unit] | None"
 
 _WITHOUT_CHECK, _FORMAT = FORMATS_OF_STREAMS
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
-HINT = "Restore it with the operations that it was saved with, or begin anew."
+HINT = "Restore it with the operations that it was saved with, or start from the beginning."
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class StreamState:
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
         if number == _FORMAT and state["check"] != result._compute_check():
             raise StateError(
-                f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Begin anew, or "
-                "at another state."
+                f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Start from "
+                "the beginning, or from another state."
             )
         return result
 

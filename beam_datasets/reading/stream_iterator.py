@@ -231,7 +231,7 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             if isinstance(error, StateError):
                 raise
-            raise StateError(f"the state is damaged: {error}. Begin anew.") from error
+            raise StateError(f"the state is damaged: {error}. Start from the beginning.") from error
 
     def _restore(self, saved_state: StreamState, state: Mapping[str, Any]) -> None:
         """Moves to a saved position, and fetches the items that links held.

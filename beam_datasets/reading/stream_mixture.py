@@ -157,8 +157,8 @@ class StreamMixture:
             )
         if state["sources_check"] != _sources_check(state["check"], sources):
             raise StateError(
-                f"the state is damaged: expected sources with the check sum {shown(state['sources_check'])}. Begin "
-                "anew, or at another state."
+                f"the state is damaged: expected sources with the check sum {shown(state['sources_check'])}. Start "
+                "from the beginning, or from another state."
             )
         return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
 

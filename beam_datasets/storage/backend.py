@@ -72,7 +72,7 @@ class Reader(ABC):
         """Fetches those of these `pieces` that have no file; returns whether all have one now."""
         return False
 
-    def read_anew(self, start: int, stop: int) -> Buffer | None:
+    def read_again(self, start: int, stop: int) -> Buffer | None:
         """Returns bytes [start, stop) as the store sends them now, and forgets those of a cache.
 
         Returns:
@@ -228,14 +228,14 @@ _counted, _taken_seconds = [0, 0, 0, 0], 0.0
 _lock = threading.Lock()
 
 
-def _begin_anew() -> None:
+def _reset_counts() -> None:
     """Resets the counts and their lock in a forked process, as another thread of its parent may have held the lock."""
     global _lock, _taken_seconds
     _lock, _taken_seconds = threading.Lock(), 0.0
     _counted[:] = 0, 0, 0, 0
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_counts)
 
 
 def take_requests() -> Requests:

@@ -9,7 +9,7 @@ damaged or missing piece is read again, and a disk that is full or cannot be wri
 
 Runs of records (native/runs.c) read pieces without a check of the second CRC, as each record has its own. Who finds a
 damaged record there reads it again by a `CachedReader`, which replaces damaged pieces. Bytes that were changed on the
-way from the store have good CRCs here; only the file's own checksums find them, and then `read_anew` removes them.
+way from the store have good CRCs here; only the file's own checksums find them, and then `read_again` removes them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _PIECE = re.compile(r"[0-9a-f]{40}-\d+")
 _fetching = threading.Semaphore(_MAX_FETCHES)
 
 
-def _begin_anew() -> None:
-    """Forgets, in a process that was forked, the fetches of the other one, whose threads it lacks."""
+def _reset_fetches() -> None:
+    """Resets the limit of fetches in a forked process, which lacks the threads that fetch in its parent."""
     global _fetching
     _fetching = threading.Semaphore(_MAX_FETCHES)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_fetches)
 
 
 class CacheWarning(UserWarning):
@@ -166,11 +166,11 @@ class CachedReader(Reader):
         """Returns whether there is a file of the piece with this byte."""
         return os.path.exists(self._cache.path(self._key, start // PIECE_BYTES))
 
-    def read_anew(self, start: int, stop: int) -> Buffer | None:
+    def read_again(self, start: int, stop: int) -> Buffer | None:
         """Reads the range from the store again, and removes its pieces from the cache, whose files may be damaged."""
         for number in _pieces_of(start, stop):
             self._cache.remove(self._key, number)
-        return self._reader.read_anew(start, stop)
+        return self._reader.read_again(start, stop)
 
     def close(self) -> None:
         """Closes the file."""

@@ -29,7 +29,7 @@ class GenericReader(Reader):
         with _file_system(self.path) as (fs, name):
             return bytes(fs.cat_file(name, start=start, end=stop))
 
-    def read_anew(self, start: int, stop: int) -> bytes:
+    def read_again(self, start: int, stop: int) -> bytes:
         """Reads the range once more."""
         return self._read(start, stop)
 

@@ -100,7 +100,7 @@ class ObjectReader(Reader):
                 check_range(self.path, start, stop, start + len(buffer))
             return [*data]
 
-        data = _read_again(self.path, read)
+        data = _read_with_retries(self.path, read)
         count_read(sum(stop - start for start, stop in nonempty_ranges), len(nonempty_ranges))
         return data
 
@@ -108,7 +108,7 @@ class ObjectReader(Reader):
         """Returns bytes [start, stop); see `Reader._read`."""
         return self.read_many([(start, stop)])[0]
 
-    def read_anew(self, start: int, stop: int) -> Buffer | None:
+    def read_again(self, start: int, stop: int) -> Buffer | None:
         """Asks for the range once more."""
         return self._read(start, stop)
 
@@ -169,7 +169,7 @@ def _head(path: str) -> Mapping[str, Any]:
     """Returns the store's metadata of an object: a dict with "size" in bytes, "last_modified" and others."""
     obstore, store, key = _resolve_store(path)
     count_read(0)
-    return _read_again(path, lambda: obstore.head(store, key))
+    return _read_with_retries(path, lambda: obstore.head(store, key))
 
 
 def list_dir(path: str) -> list[str]:
@@ -177,7 +177,7 @@ def list_dir(path: str) -> list[str]:
     _check_can_list(path)
     obstore, store, key = _resolve_store(path)
     count_read(0)
-    listing = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
+    listing = _read_with_retries(path, lambda: obstore.list_with_delimiter(store, key or None))
     names = [*listing["common_prefixes"], *(item["path"] for item in listing["objects"])]
     if not names and key:
         raise PathNotFoundError("there is nothing below it", path=path)
@@ -192,7 +192,7 @@ def make_dirs(path: str) -> None:
 def read_bytes(path: str) -> bytes:
     """Returns the whole object."""
     obstore, store, key = _resolve_store(path)
-    data = _read_again(path, lambda: bytes(obstore.get(store, key).bytes()))
+    data = _read_with_retries(path, lambda: bytes(obstore.get(store, key).bytes()))
     count_read(len(data))
     return data
 
@@ -293,7 +293,7 @@ def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
         offset = {"offset": last[0]} if last else {}
         return iter(obstore.list(store, f"{key}/" if key else None, chunk_size=chunk_size, **offset))
 
-    listing = _read_again(path, batches)
+    listing = _read_with_retries(path, batches)
     for number in range(_MAX_ATTEMPTS):
         try:
             with _naming_object(path):
@@ -305,7 +305,7 @@ def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
             if number == _MAX_ATTEMPTS - 1:
                 raise
         time.sleep(0.1 * 2**number)
-        listing = _read_again(path, batches)
+        listing = _read_with_retries(path, batches)
 
 
 def _resolve_store(path: str) -> tuple[Any, Any, str]:
@@ -477,7 +477,7 @@ class _CutError(StorageError):
     """An answer of a store ended too early, or was changed on the way."""
 
 
-def _read_again(path: str, read: Callable[[], T]) -> T:
+def _read_with_retries(path: str, read: Callable[[], T]) -> T:
     """Returns the result of `read`; calls it again if the response was cut off, which obstore does not retry."""
     for number in range(_MAX_ATTEMPTS):
         try:

@@ -177,7 +177,11 @@ def test_worker_processes_and_the_main_module(data, tmp_path):
         (["one", "--to", "new", "--num_shards", "trian=2"], 2, r"names the splits \['trian'\]; the dataset has"),
         (["one", "--to", "new", "--num_workers", "-1"], 2, "num_workers is -1"),
         (["one", "--to", "new", "--spilt", "train"], 2, "unknown option --spilt: .* Did you mean '--split'"),
-        (["one", "--to", "new", "--resume"], 2, "--resume: expected build, got beam-datasets materialize. .* anew"),
+        (
+            ["one", "--to", "new", "--resume"],
+            2,
+            "--resume: expected build, got beam-datasets materialize. .* from the beginning",
+        ),
         (["one", "--to", "new", "--direct_running_mode", "multi_threading"], 2, "multi_threading loses records"),
         (["one", "two", "--to", "new"], 2, r"joined by --split, as in --split 'train=train\+two:train'"),
     ],

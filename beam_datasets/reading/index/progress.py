@@ -71,13 +71,13 @@ class Progress:
                 raise StateError(
                     f"the state's blocks: expected fewer than {length - position} examples taken of a block, of which "
                     f"that many are left, got {blocks.taken}. Restore it with the dataset that it was saved with, or "
-                    "begin anew."
+                    "start from the beginning."
                 )
             length, position = remaining.length, count
             if count > length:
                 raise StateError(
                     f"the state's blocks: expected a position in the {length} examples that are left, got {count}. "
-                    "Restore it with the dataset that it was saved with, or begin anew."
+                    "Restore it with the dataset that it was saved with, or start from the beginning."
                 )
 
     def advanced(self, count: int, blocks: UnfinishedBlocks | None) -> Progress:

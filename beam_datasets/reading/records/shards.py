@@ -141,7 +141,7 @@ class Shard:
         """
         start = min(max(offset - SCAN_BYTES, 0), self.reader.size)
         stop = min(offset + SCAN_BYTES, self.reader.size)
-        return start < stop and self.reader.read_anew(start, stop) is not None
+        return start < stop and self.reader.read_again(start, stop) is not None
 
     def scan(self) -> Iterator[tfrecord.Chunk]:
         """Yields all records in chunks of bounded size. The checksums of the data are not checked.
@@ -239,7 +239,7 @@ class Shard:
             return tfrecord.unframe(data, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
         reader = self.reader
-        return parse_checked(reader.read(start, stop), lambda: reader.read_anew(start, stop), unframe_record)
+        return parse_checked(reader.read(start, stop), lambda: reader.read_again(start, stop), unframe_record)
 
     def read_many(self, records: Ints) -> list[bytes]:
         """Returns the data of records, after checking their checksums.
@@ -391,7 +391,7 @@ def _read_remote_index(reader: Reader) -> Index:
     try:
         return parse_checked(
             reader.read(0, reader.size),
-            lambda: reader.read_anew(0, reader.size),
+            lambda: reader.read_again(0, reader.size),
             lambda data: _parse_index(data, reader.path),
         )
     except MetadataError:
