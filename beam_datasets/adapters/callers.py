@@ -271,30 +271,32 @@ def _is_probed_by_lightning() -> bool:
 
 def find_fit_loop() -> FitLoop | None:
     """Returns the loop of Lightning that begins to iterate over the training data; None if another program does so."""
-    is_stateful = is_combined = is_longest = False
+    is_stateful = is_combined = False
+    combined_loader: Any = None
     for frame in _frames():
-        path = frame.f_code.co_filename
+        path, owner = frame.f_code.co_filename, frame.f_locals.get("self")
         is_stateful |= path.endswith(_STATEFUL_LOADERS)
         if path.endswith(_COMBINED_LOADERS):
             is_combined = True  # without it, a user's function inside the loop is reading, not the loop itself
-            is_longest |= getattr(frame.f_locals.get("self"), "_mode", None) == "max_size"
+            if any(cls.__name__ == "CombinedLoader" for cls in type(owner).__mro__):
+                combined_loader = owner
         if path.endswith(_EVALUATION_LOOPS):
             return None
         if path.endswith(_FIT_LOOPS):
-            return _describe_known_loop(frame.f_locals.get("self"), is_stateful, is_longest) if is_combined else None
+            return _describe_known_loop(owner, is_stateful, combined_loader) if is_combined else None
     return None
 
 
-def _describe_known_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoop | None:
-    """Returns the `FitLoop` of a loop of Lightning; None, with a warning, if the loop lacks an expected attribute.
+def _describe_known_loop(loop: Any, is_stateful: bool, combined_loader: Any) -> FitLoop | None:
+    """Returns the `FitLoop` of a loop of Lightning; None, with a warning, if it or its loader lacks an attribute.
 
     Args:
         loop: Lightning's `_FitLoop`.
         is_stateful: see `_describe_fit_loop`.
-        is_longest: see `_describe_fit_loop`.
+        combined_loader: the `CombinedLoader` of Lightning that the loop reads.
     """
     try:
-        return _describe_fit_loop(loop, is_stateful, is_longest)
+        return _describe_fit_loop(loop, is_stateful, combined_loader._mode == "max_size")
     except AttributeError as error:
         _warn_of_unknown_loop(str(error))
         return None

@@ -476,18 +476,30 @@ def test_an_iteration_is_closed_before_lightning_resumes_at_the_end_of_a_pass(it
     close.assert_called_once_with()
 
 
-def test_a_loop_of_lightning_with_other_attributes_is_announced(items: Any, caplog: Any) -> None:
+@pytest.mark.parametrize(
+    "attributes, missing",
+    [
+        ("_mode = 'min_size'", "'Loop' object has no attribute 'trainer'"),
+        ("mode = 'max_size'", "'CombinedLoader' object has no attribute '_mode'"),
+    ],
+)
+def test_a_loop_of_lightning_with_other_attributes_is_announced(
+    items: Any, caplog: Any, attributes: str, missing: str
+) -> None:
     """In place of a later version, whose loop has them: the stack has only the names of its files."""
     callers._warn_of_unknown_loop.cache_clear()
     space: dict[str, Any] = {"read": lambda: list(divided(items))}
     for file, code in (
-        ("/pytorch/utilities/combined_loader.py", "def combined(): return read()"),
-        ("/pytorch/loops/fit_loop.py", "class Loop:\n    def run(self): return combined()"),
+        (
+            "/pytorch/utilities/combined_loader.py",
+            f"class CombinedLoader:\n    {attributes}\n    def read(self): return read()",
+        ),
+        ("/pytorch/loops/fit_loop.py", "class Loop:\n    def run(self): return CombinedLoader().read()"),
     ):
         exec(compile(code, file, "exec"), space)
     assert space["Loop"]().run() == space["Loop"]().run() == list(items)
     [record] = [record for record in caplog.records if "version of Lightning is not known" in record.message]
-    assert "'Loop' object has no attribute 'trainer'" in record.message
+    assert missing in record.message
     assert "as_torch(epoch=N)" in record.message
 
 
