@@ -48,7 +48,7 @@ If a value cannot be decoded, prints its feature, reason and record; the exit co
         Flag(
             "--json",
             "print the examples as JSON; stored files and other bytes that are not UTF-8 are written "
-            'as {"b64": "..."} (Base64)',
+            'as {"b64": "..."} (Base64), and values that do not decode as {"undecoded": "<problem>"}',
         ),
         Option("--images", "DIR", "write the images of the examples as files to this directory"),
     ),
