@@ -132,7 +132,7 @@ class _MissingNames:
             return
         try:
             getattr(_importlib.import_module(package), name)
-            hint = f"It is a name, not a module: `from {package} import {name}`."
+            hint = f"It is not a module: import names from {package} itself, such as `from {package} import {name}`."
         except AttributeError as error:
             _, _, hint = str(error).partition(". ")
         hint = hint or f"`dir({package})` lists the names that there are; docs/reference/api.md describes them."
