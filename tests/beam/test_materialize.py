@@ -196,7 +196,7 @@ def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeyp
 
 def test_each_step_may_be_done_twice(source, tmp_path, monkeypatch):
     once = bd.materialize(source, data_dir=tmp_path / "once", num_workers=1, filter=lambda e: bool(e["id"] % 3))
-    for name in ("prepare", "copy_shard"):
+    for name in ("prepare_range", "copy_shard"):
         function = getattr(transform, name)
         monkeypatch.setattr(transform, name, lambda *args, of=function: (of(*args), of(*args))[1])
     twice = bd.materialize(source, data_dir=tmp_path / "twice", num_workers=1, filter=lambda e: bool(e["id"] % 3))
