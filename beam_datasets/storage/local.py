@@ -314,6 +314,7 @@ def _create_in_place(path: str, data: Buffer) -> None:
         file = open(path, "xb")  # noqa: SIM115
     with _naming_path(path, lambda: remove(path)), file:
         file.write(data)
+        count_write(file.tell())
 
 
 def usage(path: str) -> Usage:

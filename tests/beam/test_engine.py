@@ -36,6 +36,14 @@ def test_local_runners_are_known_as_beam_writes_them(runner):
         choose_engine(EngineOptions([*options, "--direct_running_mode=multi_threading"]))
 
 
+def test_a_local_run_has_a_worker_for_each_core_that_it_may_use(monkeypatch):
+    """The machine may have more cores than the affinity and the control group of this process allow."""
+    monkeypatch.setattr(engines, "usable_cores", lambda: 3)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    for num_workers, expected in [(None, 3), (0, 3), (2, 2)]:
+        assert choose_engine(EngineOptions(num_workers=num_workers)).num_workers == expected
+
+
 def test_a_runner_that_beam_does_not_have_is_named():
     with pytest.raises(ValueError, match="runner is 'FlnikRunner'; expected one of .* Did you mean 'FlinkRunner'"):
         choose_engine(EngineOptions(["--runner=FlnikRunner"]))
