@@ -17,7 +17,7 @@ from types import TracebackType
 
 from beam_datasets._version import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_underscores
-from beam_datasets.cli.printing import escape_unencodable, say
+from beam_datasets.cli.printing import prepare_streams, say
 from beam_datasets.display import progress
 from beam_datasets.errors import BeamDatasetsError, did_you_mean, without_passwords
 
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments; None for those of the process.
     """
-    escape_unencodable()
+    prepare_streams()
     warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")  # of headers that are looked at
     if "_ARGCOMPLETE" in os.environ:
         from beam_datasets.cli.completion import complete

@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # of lines that do not go to a terminal
 MIN_WIDTH = 12  # of a column that is cut
+_FIRST_DESCRIPTOR = 3  # after those of standard input, output and error
+
+
+def prepare_streams() -> None:
+    """Opens standard streams that are closed, and makes those of output escape the characters that they lack."""
+    _open_closed_streams()
+    escape_unencodable()
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device in place of standard streams that are closed, as those of a daemon may be.
+
+    Otherwise the next file that is opened has the number of one of them, and gets what workers print.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < _FIRST_DESCRIPTOR:  # the lowest number that is free
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name, mode in [("stdin", "r"), ("stdout", "w"), ("stderr", "w")]:
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def escape_unencodable() -> None:

@@ -1,5 +1,6 @@
 """The command as a user types it: exit codes, and what it prints."""
 
+import os
 import re
 import subprocess
 import sys
@@ -301,3 +302,22 @@ def test_errors_of_threads(monkeypatch, capsys, file, module, is_shown):
     monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
     assert main(["list"]) == 0
     assert ("Lost: no answer" in capsys.readouterr().err) == is_shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(tmp_path, closed):
+    """The files of the run must not get their numbers, under which workers print."""
+    rows = "".join(f'{{"id": {n}}}\n' for n in range(100))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    code = "import sys; from beam_datasets.cli import main; sys.exit(main())"
+    words = f"build jsonl --name rows --pattern rows.jsonl --key id --data_dir {tmp_path} --num_workers 2"
+    command = f'exec "$0" -c "$1" {words} {closed}'
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable, code], cwd=tmp_path, env=env, timeout=300, check=False
+    )
+    assert done.returncode == 0
+    assert not beam_datasets.verify(tmp_path / "rows" / "1.0.0").findings
+    numbers = [int(example["id"]) for example in beam_datasets.load("rows", split="train", data_dir=tmp_path)]
+    assert sorted(numbers) == list(range(100))
