@@ -162,14 +162,14 @@ def _constructor_options(builder: type[DatasetBuilder]) -> list[inspect.Paramete
         for parameter in parameters:
             is_named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             if is_named and parameter.name not in (*_NOT_OPTIONS, *options):
-                hint = _hint(parameter, getattr(function, "__globals__", {}))
+                hint = _resolve_type_hint(parameter, getattr(function, "__globals__", {}))
                 options[parameter.name] = parameter.replace(annotation=hint)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
     return list(options.values())
 
 
-def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
+def _resolve_type_hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
     """Returns the type of an argument: its annotation, evaluated, or the type of its default.
 
     Returns a `_Kind` that refuses all texts if the annotation cannot be evaluated, and Any without annotation and
@@ -387,7 +387,8 @@ def _dataclass(kind: Any, default: Any, texts: Sequence[str]) -> Any:
     """
     names, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
     values = {
-        name: _convert_single(name, _hint(parameters[name], names), field_texts) for name, field_texts in _pairs(texts)
+        name: _convert_single(name, _resolve_type_hint(parameters[name], names), field_texts)
+        for name, field_texts in _pairs(texts)
     }
     return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
 
