@@ -86,6 +86,7 @@ class BeamDatasetsError(Exception):
         problem: the message without location and advice; of an error from an engine's worker, the whole message.
         path: the file, directory or URL.
         line: number of the line in the file, from 1.
+        field: name of the field of a JSON file, such as `splits[0].name`.
         offset: offset in the file in bytes; of a record, that of its first byte.
         record: number of the record in the file, from 0.
         feature: name of the feature, with dots for nested ones.
@@ -100,6 +101,7 @@ class BeamDatasetsError(Exception):
     problem: str = ""
     path: str | None = None
     line: int | None = None
+    field: str | None = None
     offset: int | None = None
     record: int | None = None
     feature: str | None = None
@@ -115,6 +117,7 @@ class BeamDatasetsError(Exception):
         *problem: object,
         path: str | None = None,
         line: int | None = None,
+        field: str | None = None,
         offset: int | None = None,
         record: int | None = None,
         feature: str | None = None,
@@ -134,6 +137,7 @@ class BeamDatasetsError(Exception):
                 `expected <expected>, got <got>`.
             path: a part of the message.
             line: a part of the message, after the path, as `line 3`.
+            field: a part of the message, after the path, as `field 'name'`.
             offset: a part of the message, after the path, as `byte 3`.
             record: a part of the message, after the path, as `(record 3)`.
             feature: a part of the message, as `shown_name` has it; '' for the whole example, which is not shown.
@@ -146,8 +150,8 @@ class BeamDatasetsError(Exception):
         """
         feature = None if feature is None else shown_name(feature)
         facts = {
-            "path": path, "line": line, "offset": offset, "record": record, "feature": feature, "split": split,
-            "key": key, "expected": expected, "got": got, "outcome": outcome, "advice": advice,
+            "path": path, "line": line, "field": field, "offset": offset, "record": record, "feature": feature,
+            "split": split, "key": key, "expected": expected, "got": got, "outcome": outcome, "advice": advice,
         }  # fmt: skip
         for name, fact in facts.items():
             if fact is not None:  # the default, which the class has
@@ -172,7 +176,8 @@ class BeamDatasetsError(Exception):
         location = ", ".join(f"{word}{fact}" for word, fact in places if fact is not None)
         if self.record is not None:
             location += f" (record {self.record})"
-        return "".join(f"{text}: " for text in (location, self.feature) if text)
+        field = None if self.field is None else f"field {self.field!r}"
+        return "".join(f"{text}: " for text in (location, field, self.feature) if text)
 
     @property
     def without_outcome(self) -> str:
@@ -180,6 +185,12 @@ class BeamDatasetsError(Exception):
         if not self.outcome:
             return str(self)
         return ". ".join(filter(None, [f"{self._location}{self.problem}".removesuffix("."), self.advice]))
+
+    def with_path(self, path: str) -> Self:
+        """Returns a copy of the error whose message begins with a path, for a caller that knows the file."""
+        error = self.with_message(f"{path}: {self}")
+        error.path = without_passwords(path)
+        return error
 
     def with_message(self, message: str) -> Self:
         """Returns a copy of the error with the same facts and another message."""
@@ -229,7 +240,16 @@ class ResultKeptError(VersionError):
 
 
 class SplitError(BeamDatasetsError, ValueError):
-    """A split expression cannot be parsed, or does not fit the dataset."""
+    """A split expression cannot be parsed, or does not fit the dataset.
+
+    Attributes:
+        split: the split or the expression, with which the message begins, as `split 'train[9:3]': `.
+    """
+
+    @property
+    def _location(self) -> str:
+        """The prefix of the message: the split, after the location that other errors have."""
+        return super()._location + ("" if self.split is None else f"split {self.split!r:.1000}: ")
 
 
 class MetadataError(BeamDatasetsError, ValueError):

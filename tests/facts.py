@@ -1,13 +1,15 @@
 """The facts of errors in tests: a test that looks at them need not repeat the sentence of a message."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-FACTS = ("path", "line", "offset", "record", "feature", "split", "key", "expected", "got", "outcome", "advice")
+FACTS = (
+    "path", "line", "field", "offset", "record", "feature", "split", "key", "expected", "got", "outcome", "advice",
+)  # fmt: skip
 
 
 def facts(error: BaseException) -> dict[str, object]:
@@ -17,19 +19,31 @@ def facts(error: BaseException) -> dict[str, object]:
 
 
 @contextmanager
-def raises_with(kind: type[BaseException], **wanted: object) -> Iterator[pytest.ExceptionInfo[Any]]:
+def raises_with(
+    kind: type[BaseException], *, mentions: Sequence[str] = (), **wanted: object
+) -> Iterator[pytest.ExceptionInfo[Any]]:
     """Context manager: expects an error of a class with these facts.
 
     Args:
         kind: the class of the error.
-        **wanted: the facts, by name; a `re.Pattern` is searched in the fact.
+        mentions: texts that the message contains in this order, for what no fact has: the names of arguments, values.
+        **wanted: the facts, by name, or parts of them: a list of texts that the fact contains in this order, or a
+            `re.Pattern` that is searched in it.
     """
     with pytest.raises(kind) as caught:
         yield caught
-    error_facts = facts(caught.value)
+    message, error_facts = str(caught.value), facts(caught.value)
+    assert _contains(message, mentions), f"{message!r} does not mention {mentions}"
     for name, value in wanted.items():
         fact = error_facts.get(name)
-        if isinstance(value, re.Pattern):
+        if isinstance(value, list):
+            assert _contains(str(fact), value), f"{name}: {fact!r} does not contain {value}"
+        elif isinstance(value, re.Pattern):
             assert value.search(str(fact)), f"{name}: {fact!r} does not match {value.pattern!r}"
         else:
             assert fact == value, f"{name}: {fact!r} != {value!r}"
+
+
+def _contains(text: str, parts: Sequence[str]) -> bool:
+    """Returns whether a text contains the parts, one after the other."""
+    return re.search(".*".join(map(re.escape, parts)), text, re.DOTALL) is not None

@@ -20,6 +20,7 @@ from beam_datasets.errors import (
     GenerationError,
     InputError,
     PathNotFoundError,
+    SplitError,
 )
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key
@@ -44,6 +45,8 @@ SHARD = "ds-train.tfrecord-00002-of-00004"
         (GenerationError("It died", outcome="nothing was published"), "It died; nothing was published"),
         (GenerationError("It died.", outcome="it is there", advice="Look."), "It died; it is there. Look."),
         (InputError(advice="Fix it."), "Fix it."),
+        (errors.MetadataError(expected="one", got="2", path="a", field="b.c"), "a: field 'b.c': expected one, got 2"),
+        (SplitError(expected="one", got="2", split="a[2]"), "split 'a[2]': expected one, got 2"),
         (BeamDatasetsError(), ""),
         (PathNotFoundError("is gone", path="HTTPS://token@host/x"), "HTTPS://***@host/x: is gone"),
         (PathNotFoundError("is gone", path="http://me:pa#s?s@host/x"), "http://***@host/x: is gone"),
@@ -73,6 +76,12 @@ def test_the_message_is_composed_of_the_facts(error: BeamDatasetsError, message:
     renamed.feature = "text"
     copied = pickle.loads(pickle.dumps(renamed))
     assert (str(copied), copied.feature) == ("other", "text")
+
+
+def test_a_caller_adds_the_path() -> None:
+    error = errors.MetadataError(expected="one", got="2", field="b").with_path("http://me:secret@host/x")
+    assert str(error) == "http://***@host/x: field 'b': expected one, got 2"
+    assert facts(error) == {"path": "http://***@host/x", "field": "b", "expected": "one", "got": "2"}
 
 
 def test_the_message_without_outcome_keeps_the_place() -> None:
@@ -180,9 +189,25 @@ def test_a_published_version(tmp_path: Path) -> None:
     assert str(caught.value).endswith(f"never changes. {caught.value.advice}")
 
 
-@pytest.mark.parametrize("wanted", [{"path": "b.csv"}, {"line": 4}, {"got": re.compile("^two$")}, {"feature": "a"}])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"path": "b.csv"},
+        {"line": 4},
+        {"got": re.compile("^two$")},
+        {"feature": "a"},
+        {"got": ["two"]},
+        {"got": ["e", "o"]},
+        {"mentions": ["a.csv", "line 4"]},
+    ],
+)
 def test_a_test_that_wants_other_facts_fails(wanted: dict[str, object]) -> None:
     with raises_with(InputError, path="a.csv", line=3, got=re.compile("one")):
         raise InputError(expected="two", got="one", path="a.csv", line=3)
-    with pytest.raises(AssertionError, match=next(iter(wanted))), raises_with(InputError, **wanted):
+    with raises_with(InputError, mentions=["a.csv", "line 3"], got=["o", "e"]):
+        raise InputError(expected="two", got="one", path="a.csv", line=3)
+    with (
+        pytest.raises(AssertionError, match="line 4" if "mentions" in wanted else next(iter(wanted))),
+        raises_with(InputError, **wanted),
+    ):
         raise InputError(expected="two", got="one", path="a.csv", line=3)

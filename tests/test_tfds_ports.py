@@ -20,6 +20,7 @@ from beam_datasets import storage, tfds
 from beam_datasets.builders import BuilderConfig
 from beam_datasets.errors import DatasetNotFoundError, FeatureError
 from beam_datasets.features import image_codec
+from tests.facts import raises_with
 
 PIXELS = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
 
@@ -331,9 +332,7 @@ def test_configs_of_one_name_and_several_versions() -> None:
         assert (made.version, made.builder_config.version) == (expected, expected), (config, version)
     assert bd.builder("ported_squares/b:1.0.0").version == "1.0.0"
     assert bd.builder("ported_squares", config="b:1.0.0").builder_config.version == "1.0.0"
-    with pytest.raises(
-        DatasetNotFoundError, match=r"ported_squares/b has no version 7\.0\.0; published versions: 1\.0\.0, 2"
-    ):
+    with raises_with(DatasetNotFoundError, mentions=["ported_squares/b"], got="7.0.0", expected="1.0.0, 2.0.0"):
         PortedSquares(config="b:7.0.0")
     with pytest.raises(DatasetNotFoundError, match=r"no config 'd'; it has 'b:1\.0\.0'"):
         PortedSquares(config="d")
@@ -477,7 +476,7 @@ def test_mock_data_of_metadata_files(folders: list[str], tmp_path: Path) -> None
         shutil.copy(Path(folders[0]) / name, target)
     with tfds.testing.mock_data(num_examples=2, data_dir=tmp_path):
         assert {name: len(each) for name, each in tfds.load("elsewhere").items()} == {"train": 2, "test": 2}
-        with pytest.raises(bd.errors.SplitError, match="no split 'trian'"):
+        with raises_with(bd.errors.SplitError, got="'trian'"):
             tfds.load("elsewhere", split="trian")
     with tfds.testing.mock_data(as_dataset_fn=lambda builder, split, **options: (builder.name, split)):
         assert tfds.load("ported_squares", split="train") == ("ported_squares", "train")

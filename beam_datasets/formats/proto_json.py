@@ -93,9 +93,7 @@ def parse_value(schema: Schema, value: Any, field_path: str = "") -> Any:
         except ValueError:
             raise _type_error(int, value, field_path) from None
     if schema is str and type(value) is str and not is_unicode(value):
-        raise MetadataError(
-            f"field {field_path!r} is {value!r:.100}, with half of a surrogate pair, which UTF-8 cannot express."
-        )
+        raise MetadataError(expected="text that UTF-8 can express", got=f"{value!r:.100}", field=field_path or None)
     return _check_type(schema, value, field_path)
 
 
@@ -119,10 +117,9 @@ def _parse_fields(schema: Mapping[str, Schema], content: dict[str, Any], parent_
         path = f"{parent_path}.{key}" if parent_path else key
         name = key if key in schema else names.get(key)
         if name is None:
-            known_names = ", ".join(sorted(names))
-            raise MetadataError(f"field {path!r} is unknown; known are {known_names}.")
+            raise MetadataError(f"it is unknown; known are {', '.join(sorted(names))}", field=path)
         if name in fields:
-            raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
+            raise MetadataError("it is there twice, in camelCase and in snake_case", field=path)
         if item is not None:
             fields[name] = parse_value(schema[name], item, path)
     return fields
@@ -137,7 +134,7 @@ def _check_type(kind: type, value: Any, field_path: str) -> Any:
 
 def _type_error(kind: type, value: Any, field_path: str) -> MetadataError:
     """Returns the error of a field whose value is not of the type `kind`."""
-    return MetadataError(f"field {field_path!r} is {value!r:.100}; needed: {_EXPECTED[kind]}.")
+    return MetadataError(expected=_EXPECTED[kind], got=f"{value!r:.100}", field=field_path or None)
 
 
 def _parse_natural_numbers(value: Any) -> list[int] | None:

@@ -246,8 +246,10 @@ class DatasetInfo(DatasetIdentity):
         """
         if published.full_name != self.full_name:
             raise MetadataError(
-                f"{published.data_dir} contains {published.display_name}, but the code is {self.display_name}. "
-                "Move the directory to where it belongs."
+                expected=self.display_name,
+                got=published.display_name,
+                path=published.data_dir,
+                advice="Move the directory to where it belongs.",
             )
         empty_attributes = [
             f.name for f in dataclasses.fields(self) if f.name not in _NOT_RESTORED and not getattr(self, f.name)
@@ -343,7 +345,9 @@ class DatasetInfo(DatasetIdentity):
         stored = {name: values.get(name) for name in _INFO if name != "features" or features is None}
         try:
             info = cls(**_attributes(values, directory, count_bytes), metadata=metadata, stored=stored)
-        except (MetadataError, ValueError) as error:
+        except MetadataError as error:
+            raise error.with_path(path) from error
+        except ValueError as error:
             raise MetadataError(str(error), path=path) from error
         info._set({"features": features})
         return info
@@ -389,7 +393,7 @@ def _attributes(values: Mapping[str, Any], directory: str, count_bytes: CountByt
     """
     for required in ("name", "version"):
         if not values.get(required):
-            raise MetadataError(f"field {required!r} is missing.")
+            raise MetadataError("it is missing", field=required)
     plain_values = {name: values[name] for name in _UNCHANGED if values.get(name)}
     name, version, supervised = plain_values["name"], Version(values["version"]), values.get("supervised_keys")
     dataset_name = str(DatasetName(name, plain_values.get("config_name"), str(version)))
@@ -569,8 +573,8 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MetadataError(f"{path} is not JSON: {error}.") from error
+        raise MetadataError(expected="JSON", got=str(error), path=path) from error
     try:
         return dict(proto_json.parse_value(_INFO, content))
     except MetadataError as error:
-        raise MetadataError(str(error), path=path) from None
+        raise error.with_path(path) from None

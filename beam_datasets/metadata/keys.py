@@ -55,7 +55,7 @@ def key_bytes(key: Key) -> bytes:
         return b"%d" % int(key)
     if isinstance(key, np.ndarray) and key.size == 1:
         return key_bytes(key.item())
-    raise InvalidKeyError(f"key {key!r} is of type {_type_name(key)}; a key is {_ACCEPTED}.")
+    raise InvalidKeyError(expected=f"a key of type {_ACCEPTED}", got=f"{key!r} of type {_type_name(key)}")
 
 
 def hash_key(split: str, key: Key) -> bytes:
@@ -97,9 +97,8 @@ def ordered_key(key: int | np.integer[Any]) -> bytes:
     try:
         return (_key_to_int(key) + _ZERO).to_bytes(SORT_KEY_SIZE, "big")
     except OverflowError:
-        raise InvalidKeyError(
-            f"key {key} does not fit 128 bits; a key of a dataset without shuffling is an integer in [-2**127, 2**127)."
-        ) from None
+        expected = "a key in [-2**127, 2**127), as the dataset has disable_shuffling=True"
+        raise InvalidKeyError(expected=expected, got=f"{key}") from None
 
 
 def ordered_keys(keys: Sequence[Any]) -> bytes:
@@ -131,7 +130,7 @@ def _text_bytes(key: str) -> bytes:
         return key.replace("\\", "/").encode()
     except UnicodeEncodeError as error:
         raise InvalidKeyError(
-            f"key {key!r} cannot be written as UTF-8 ({error.reason}); give the key as bytes."
+            expected="a key that UTF-8 can express", got=f"{key!r} ({error.reason})", advice="Give the key as bytes."
         ) from error
 
 
@@ -146,8 +145,8 @@ def _key_to_int(key: object) -> int:
     if isinstance(key, (int, np.integer, np.bool_)):
         return int(key)
     raise InvalidKeyError(
-        f"key {key!r} is of type {_type_name(key)}; a dataset with disable_shuffling=True is ordered by its keys, "
-        "which must be integers (int or a NumPy integer)."
+        expected="an integer as key, as the dataset has disable_shuffling=True",
+        got=f"{key!r} of type {_type_name(key)}",
     )
 
 

@@ -233,9 +233,10 @@ class Lineage:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MetadataError(
-                f"field 'source' does not say where the dataset came from ({error}). Restore the file, or "
-                "use the version of beam_datasets that wrote it.",
+                f"it does not contain the lineage of the dataset ({error})",
                 path=path,
+                field="source",
+                advice="Restore the file, or use the version of beam_datasets that wrote it.",
             ) from error
 
 

@@ -59,11 +59,11 @@ class ShardColumns:
         """
         lengths = {column.name: len(getattr(self, column.name)) for column in fields(self)}
         if len(set(lengths.values())) > 1:
-            raise MetadataError(f"the columns of the shards have different lengths: {lengths}.")
+            raise MetadataError(expected="columns of the shards with the same length", got=f"{lengths}")
         for name in lengths:
             values, limit = getattr(self, name), 2**32 if name in _CHECKSUMS else 2**63
             if set(map(type, values)) - {int} or not 0 <= min(values, default=0) <= max(values, default=0) < limit:
-                raise MetadataError(f"column {name!r} has an entry that is not an integer in [0, {limit}).")
+                raise MetadataError(f"expected integers in [0, {limit})", field=name)
 
     @property
     def num_shards(self) -> int:
@@ -82,10 +82,10 @@ class ShardColumns:
         Raises:
             MetadataError: a column is missing, unknown or not a list.
         """
-        _check_keys(columns, _COLUMNS, "of a split")
+        _check_keys(columns, _COLUMNS, "a split")
         for name, column in columns.items():
             if not isinstance(column, list):
-                raise MetadataError(f"column {name!r} is not a list.")
+                raise MetadataError(expected="a list", got=f"{column!r:.100}", field=name)
         return cls(
             columns["num_examples"],
             columns["num_bytes"],
@@ -112,7 +112,7 @@ def _from_hex(name: str, texts: list[str]) -> list[int]:
                 return numbers
     except (TypeError, ValueError):
         pass
-    raise MetadataError(f"column {name!r} has an entry that is not of 8 hexadecimal digits.")
+    raise MetadataError("expected checksums of 8 hexadecimal digits", field=name)
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,18 @@ class Manifest:
             text = text if isinstance(text, str) else text.decode()
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MetadataError(f"{path} is not JSON: {error}.") from error
+            raise MetadataError(expected="JSON", got=str(error), path=path) from error
         try:
             manifest = cls._from_json(content)
         except MetadataError as error:
-            raise MetadataError(str(error), path=path) from None
+            raise error.with_path(path) from None
         stored, digest = content["digest"], _digest_of(text) or manifest.digest
         if stored != digest:
             raise MetadataError(
-                f"the digest is {digest}, stored is {stored}. The file was changed after it was published; restore it.",
+                expected=f"content with the digest {stored}",
+                got=digest,
                 path=path,
+                advice="The file was changed after it was published; restore it.",
             )
         manifest.__dict__["digest"] = stored  # checked; to write the text once more would take longer than to read it
         return manifest
@@ -194,16 +196,15 @@ class Manifest:
         """
         version = content.get("format_version") if isinstance(content, dict) else None
         if type(version) is int and version > FORMAT_VERSION:
-            raise MetadataError(
-                f"it is of format version {version}, this library reads {FORMAT_VERSION}. "
-                f"Needed: {content.get('needs', 'a newer beam_datasets')}."
-            )
+            advice = f"Install {content.get('needs', 'a newer beam_datasets')}."
+            raise MetadataError(expected=f"{FORMAT_VERSION}", got=f"{version}", field="format_version", advice=advice)
         if version != FORMAT_VERSION:
-            raise MetadataError(f"format_version is {version!r}; needed: {FORMAT_VERSION}.")
-        _check_keys(content, {*_FIELDS, "format_version", "needs", "digest"}, "of the manifest")
+            raise MetadataError(expected=f"{FORMAT_VERSION}", got=f"{version!r:.100}", field="format_version")
+        _check_keys(content, {*_FIELDS, "format_version", "needs", "digest"}, "a manifest")
         for name, kinds in _FIELDS.items():
             if not isinstance(content[name], kinds):
-                raise MetadataError(f"field {name!r} is {content[name]!r:.100}, which is of a wrong type.")
+                expected = " or ".join(f"a value of type {kind.__name__}" for kind in kinds)
+                raise MetadataError(expected=expected, got=f"{content[name]!r:.100}", field=name)
         _check_metadata(content["metadata"])
         splits = {name: ShardColumns._from_json(columns) for name, columns in content["splits"].items()}
         return cls(**{name: content[name] for name in _FIELDS} | {"splits": splits})
@@ -230,7 +231,8 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
     for name, sha256 in metadata.items():
         check_file_name(name)
         if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-            raise MetadataError(f"the SHA-256 of {name!r} is {sha256!r:.100}; needed: 64 hexadecimal digits.")
+            expected = "a SHA-256 of 64 hexadecimal digits"
+            raise MetadataError(expected=expected, got=f"{sha256!r:.100}", field=f"metadata.{name}")
 
 
 def _check_keys(content: Any, allowed: set[str], owner: str) -> None:
@@ -242,7 +244,10 @@ def _check_keys(content: Any, allowed: set[str], owner: str) -> None:
     keys = set(content) if isinstance(content, dict) else set()
     if keys != allowed:
         unknown, missing = sorted(keys - allowed), sorted(allowed - keys)
-        raise MetadataError(f"the fields {owner} differ: unknown are {unknown}, missing are {missing}.")
+        raise MetadataError(
+            expected=f"{owner} with the fields {', '.join(sorted(allowed))}",
+            got=f"unknown {unknown}, missing {missing}",
+        )
 
 
 def _digest_of(text: str) -> str | None:

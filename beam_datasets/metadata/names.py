@@ -235,8 +235,8 @@ def check_file_name(name: str) -> str:
     """
     if name in ("", ".", "..") or _UNSAFE_IN_A_NAME.search(name):
         raise MetadataError(
-            f"{name!r} is not a plain file name, and could lead out of the dataset's directory; "
-            "it cannot hold '/', '\\' or control characters."
+            expected="the name of a file in the dataset's directory, without '/', '\\' and control characters",
+            got=repr(name),
         )
     return name
 
@@ -322,10 +322,8 @@ class FilenameTemplate:
         """
         for label, value in (("dataset", self.dataset), ("split", self.split), ("file format", self.fileformat)):
             if _UNSAFE_IN_A_NAME.search(value):
-                raise MetadataError(
-                    f"{label} {value!r} would lead out of the dataset's directory; "
-                    "it cannot hold '/', '\\' or control characters."
-                )
+                expected = f"a {label} without '/', '\\' and control characters, as it is a part of file names"
+                raise MetadataError(expected=expected, got=repr(value))
         sample = self.filename(0, 1)
         parts = sample.split("/")
         if (
@@ -334,8 +332,8 @@ class FilenameTemplate:
             or not {"", ".", ".."}.isdisjoint(parts)
         ):
             raise MetadataError(
-                f"filename template {self.template!r} gives {sample!r}, which could be outside the dataset's "
-                f"directory; needed: a relative path without '..', such as {DEFAULT_FILENAME_TEMPLATE!r}."
+                expected=f"a filename template of files in the dataset's directory, as {DEFAULT_FILENAME_TEMPLATE!r}",
+                got=f"{self.template!r}, whose first file is {sample!r}",
             )
 
     def pattern(self, num_shards: int | None = None) -> str:
@@ -362,13 +360,11 @@ class FilenameTemplate:
         literals_and_variables = re.split(r"\{([^{}]*)\}", self.template)
         for text in literals_and_variables[::2]:
             if "{" in text or "}" in text:
-                raise MetadataError(f"filename template {self.template!r} has a brace without its partner.")
+                raise MetadataError(expected="a filename template with pairs of braces", got=repr(self.template))
         for i, variable in enumerate(literals_and_variables):
             if i % 2 and variable not in values:
-                raise MetadataError(
-                    f"filename template {self.template!r} has the unknown variable {{{variable}}}; "
-                    f"known are {', '.join(values)}."
-                )
+                expected = f"a filename template with the variables {', '.join(values)}"
+                raise MetadataError(expected=expected, got=f"{{{variable}}} in {self.template!r}")
             literals_and_variables[i] = values[variable] if i % 2 else variable
         return "".join(literals_and_variables)
 
@@ -388,9 +384,8 @@ class FilenameTemplate:
         """
         pattern = self.pattern(num_shards)
         if num_shards > 1 and pattern.format(0) == pattern.format(1):
-            raise MetadataError(
-                f"filename template {self.template!r} names {num_shards} shards alike; it lacks {{SHARD_INDEX}}."
-            )
+            expected = f"a filename template with {{SHARD_INDEX}} for {num_shards} shards"
+            raise MetadataError(expected=expected, got=repr(self.template))
         return Filenames(pattern, num_shards)
 
     def spec(self, num_shards: int) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.advice import advised_getattr, names_foreign_arguments
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import boolean, integer, shown
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
 from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
 from beam_datasets.metadata.shards import FileInstructions, shard_offsets
@@ -39,9 +39,7 @@ _MAX_INDEX = 1 << 62  # of an example or a shard; a split has at most 2**60 exam
 _MAX_EXAMPLES = (1 << 63) - 1  # that a slice may have; their positions are int64
 _SUFFIX = {"abs": "", "%": "%", "shard": "shard"}
 _MEANING = {"abs": "an example index", "%": "a percentage", "shard": "a shard"}
-_FORM = (
-    "needed: NAME, NAME[from:to] or NAME[<n>shard], such as 'train', 'train[10:20]', 'train[:10%]', 'train[-1shard:]'"
-)
+_FORM = "NAME, NAME[from:to] or NAME[<n>shard], such as 'train', 'train[10:20]', 'train[:10%]', 'train[-1shard:]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +179,10 @@ class ReadInstruction(AbstractSplit):
             SplitError: a limit is not a number of this unit, or out of range.
         """
         if self.unit not in _SUFFIX:
-            raise SplitError(
-                f"unit {self.unit!r} of split {self.split_name!r} is unknown; known are 'abs', '%' and 'shard'."
-            )
+            raise SplitError(expected="unit 'abs', '%' or 'shard'", got=repr(self.unit), split=self.split_name)
         if self.rounding not in ("closest", "pct1_dropremainder"):
             raise SplitError(
-                f"rounding {self.rounding!r} of split {self.split_name!r} is unknown; "
-                "known are 'closest' and 'pct1_dropremainder'."
+                expected="rounding 'closest' or 'pct1_dropremainder'", got=repr(self.rounding), split=self.split_name
             )
         for name in ("from_", "to"):
             value = getattr(self, name)
@@ -200,20 +195,21 @@ class ReadInstruction(AbstractSplit):
         Raises:
             SplitError: the limit is not a number of the unit, or out of range.
         """
-        expectation = f"split {self.split_name!r}: expected {_MEANING[self.unit]}"
+        expected, got = _MEANING[self.unit], shown(value)
         is_number = isinstance(value, numbers.Real)
         if is_number and abs(value) > _MAX_INDEX:
-            raise SplitError(f"{expectation}, got a number beyond 2**62.")
+            raise SplitError(expected=expected, got="a number beyond 2**62", split=self.split_name)
         if self.unit == "%":
             if not is_number:
-                raise SplitError(f"{expectation}, got {value!r:.100}, which is not a number.")
+                raise SplitError(expected=f"{expected}, which is a number", got=got, split=self.split_name)
             if not -100 <= value <= 100:
-                raise SplitError(f"{expectation} within [-100%, 100%], got {_format_limit(value)}%.")
+                got = f"{_format_limit(value)}%"
+                raise SplitError(expected=f"{expected} within [-100%, 100%]", got=got, split=self.split_name)
             return int(value) if isinstance(value, numbers.Integral) else float(value)
         try:
             return operator.index(value)
         except TypeError:
-            raise SplitError(f"{expectation}, which is an integer, got {value!r:.100}.") from None
+            raise SplitError(expected=f"{expected}, which is an integer", got=got, split=self.split_name) from None
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the range of the slice, as a list of one; see `AbstractSplit.to_absolute`."""
@@ -223,8 +219,10 @@ class ReadInstruction(AbstractSplit):
         stop = total if self.to is None else self._index(self._tfds_end(self.to, split), split)
         if start > stop:
             raise SplitError(
-                f"split {str(self)!r} is reversed: it begins at example {start} and ends before example {stop} "
-                f"of {total}. Write the smaller one first."
+                expected="a start that is not after the end",
+                got=f"start {start} and end {stop} of {total} examples",
+                split=str(self),
+                advice="Write the smaller one first.",
             )
         return [AbsoluteInstruction(self.split_name, start, stop, total)]
 
@@ -248,7 +246,7 @@ class ReadInstruction(AbstractSplit):
             value = self._examples_of(value, total)
         if abs(value) > total:
             raise SplitError(
-                f"split {str(self)!r} ends at example {value}, but {self.split_name} has {total} examples."
+                expected=f"a limit within the {total} examples of {self.split_name}", got=f"{value}", split=str(self)
             )
         return int(value + total if value < 0 else value)
 
@@ -262,14 +260,18 @@ class ReadInstruction(AbstractSplit):
             return round(percent * total / 100.0)
         if total < 100:
             raise SplitError(
-                f"split {str(self)!r} with rounding='pct1_dropremainder' needs at least 100 examples, but "
-                f"{self.split_name} has {total}. Use rounding='closest'."
+                expected="at least 100 examples for rounding='pct1_dropremainder'",
+                got=f"{total}",
+                split=str(self),
+                advice="Use rounding='closest'.",
             )
         examples = percent * (total // 100)
         if examples != int(examples):
             raise SplitError(
-                f"split {str(self)!r}: {_format_limit(percent)}% of {total} examples is {examples} with "
-                "rounding='pct1_dropremainder'. Give a whole percentage, or use rounding='closest'."
+                expected="a whole number of examples for rounding='pct1_dropremainder'",
+                got=f"{examples}, which is {_format_limit(percent)}% of {total}",
+                split=str(self),
+                advice="Give a whole percentage, or use rounding='closest'.",
             )
         return int(examples)
 
@@ -417,7 +419,12 @@ def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
     names = ", ".join(map(repr, sorted(splits))) or "none"
-    raise SplitError(f"no split {name!r:.200} in {owner}; it has {names}.{did_you_mean(name, splits)}")
+    raise SplitError(
+        f"no split {name!r:.200} in {owner}; it has {names}",
+        expected=names,
+        got=f"{name!r:.200}",
+        advice=did_you_mean(name, splits).strip() or None,
+    )
 
 
 def _parse_term(term: str, expression: str) -> AbstractSplit:
@@ -428,26 +435,30 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
     """
     match = _TERM.match(term)
     if not match:
-        several = " Several splits are a list of texts, or joined by '+', as in 'train+test'." if "," in term else ""
-        raise SplitError(f"split {expression!r:.1000}: cannot read {term!r:.100}; {_FORM}.{several}")
+        advice = "Several splits are a list of texts, or joined by '+', as in 'train+test'." if "," in term else None
+        raise SplitError(expected=_FORM, got=f"{term!r:.100}", split=expression, advice=advice)
     name, selector = match["name"], match["selector"]
     if selector is None:
         return SplitAll() if name == "all" else ReadInstruction(name)
     items = selector.split(":")
     if len(items) > 2 or not any(items):
-        raise SplitError(f"split {expression!r:.1000}: cannot read '[{selector:.100}]'; {_FORM}.")
+        raise SplitError(expected=_FORM, got=f"'[{selector:.100}]'", split=expression)
     borders = [_parse_item(item, expression) if item else None for item in items]
     if name == "all":
-        raise SplitError(
-            f"split {expression!r:.1000}: 'all' cannot be sliced. Slice each split, such as 'train[:10]+test[:10]'."
-        )
+        advice = "Slice each split, such as 'train[:10]+test[:10]'."
+        raise SplitError("'all' cannot be sliced", split=expression, advice=advice)
     if len(borders) == 2:
         return _slice(name, borders, expression)
     (single,) = borders
     if single is None or single[1] != "shard":
         raise SplitError(
-            f"split {expression!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected "
-            f"without ':'. Write a range, such as '{name:.1000}[10:20]' or '{name:.1000}[:10%]'."
+            expected="a range",
+            got=f"'[{selector:.100}]'",
+            split=expression,
+            advice=(
+                f"Only a shard can be selected without ':'. Write a range, such as '{name:.1000}[10:20]' or "
+                f"'{name:.1000}[:10%]'."
+            ),
         )
     shard = int(single[0])
     # Shard 0 from the end does not exist: what follows the last shard is the end.
@@ -462,18 +473,17 @@ def _parse_item(item: str, expression: str) -> tuple[float, Unit]:
     """
     match = _ITEM.match(item)
     if not match:
-        raise SplitError(f"split {expression!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
+        raise SplitError(expected=_FORM, got=f"{item!r:.100}", split=expression)
     number = match["number"]
     unit: Unit = {"%": "%", "shard": "shard"}.get(match["unit"], "abs")  # type: ignore[assignment]
     kind = "a number" if unit == "%" else "an integer"
     try:
         value = float(number) if unit == "%" else int(number)
     except ValueError:
-        hint = " A share is a percentage, such as '10%'." if "." in number and "%" not in item else ""
-        message = f"split {expression!r:.1000}: expected {kind}, got {number!r:.100} in {item!r:.100}.{hint}"
-        raise SplitError(message) from None
+        advice = "A share is a percentage, such as '10%'." if "." in number and "%" not in item else None
+        raise SplitError(expected=kind, got=f"{item!r:.100}", split=expression, advice=advice) from None
     if abs(value) > _MAX_INDEX:
-        raise SplitError(f"split {expression!r:.1000}: expected {kind} within [-2**62, 2**62], got {item!r:.100}.")
+        raise SplitError(expected=f"{kind} within [-2**62, 2**62]", got=f"{item!r:.100}", split=expression)
     return value, unit
 
 
@@ -497,8 +507,10 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: 
         units = [_SUFFIX[unit] for _, unit in (begin, end)]
         readings = [f"{name}[{_format_limit(begin[0])}{unit}:{_format_limit(end[0])}{unit}]" for unit in units]
         raise SplitError(
-            f"split {expression!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
-            f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}."
+            expected="two limits with the same unit",
+            got=f"{_MEANING[begin[1]]}, {one!r}, and {_MEANING[end[1]]}, {other!r}",
+            split=expression,
+            advice=f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}.",
         )
     unit = (begin or end or (0, "abs"))[1]
     return ReadInstruction(name, begin and begin[0], end and end[0], unit)
@@ -540,13 +552,14 @@ class SplitInfo:
         try:
             check_split_name(self.name)
         except ValueError as error:
-            raise MetadataError(str(error)) from None
-        if self.num_bytes < 0 or min(self.shard_lengths, default=0) < 0:
-            raise MetadataError(f"split {self.name!r} has a negative number of bytes or of examples in a shard.")
-        if sum(self.shard_lengths) > _MAX_EXAMPLES:
-            raise MetadataError(
-                f"split {self.name!r} has {sum(self.shard_lengths):,} examples, at most {_MAX_EXAMPLES:,}."
-            )
+            raise MetadataError(str(error), split=self.name) from None
+        num_examples, least = sum(self.shard_lengths), min(self.num_bytes, *self.shard_lengths, 0)
+        if least < 0:
+            problem = f"split {self.name!r} has a negative number of bytes or of examples in a shard: {least}"
+            raise MetadataError(problem, split=self.name, got=f"{least}")
+        if num_examples > _MAX_EXAMPLES:
+            problem = f"split {self.name!r} has {num_examples:,} examples; at most {_MAX_EXAMPLES:,} are possible"
+            raise MetadataError(problem, split=self.name, got=f"{num_examples}")
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -718,7 +731,8 @@ class SplitDict(Mapping[str, SplitInfo]):
         self._splits: dict[str, SplitInfo] = {}
         for info in split_infos:
             if info.name in self._splits:
-                raise MetadataError(f"{dataset_name or 'the dataset'} has two splits named {info.name!r}.")
+                problem = f"{dataset_name or 'the dataset'} has two splits named {info.name!r}"
+                raise MetadataError(problem, split=info.name)
             self._splits[info.name] = info
         self.dataset_name = dataset_name
         self._count_bytes = count_bytes
@@ -741,7 +755,7 @@ class SplitDict(Mapping[str, SplitInfo]):
         """
         ranges = instruction.to_absolute(self)
         if (total := sum(each.stop - each.start for each in ranges)) > _MAX_EXAMPLES:
-            raise SplitError(f"split '{instruction!s:.1000}' has {total:,} examples, at most {_MAX_EXAMPLES:,}.")
+            raise SplitError(expected=f"at most {_MAX_EXAMPLES:,} examples", got=f"{total:,}", split=f"{instruction}")
         runs = FileInstructions.concatenate(
             self._splits[each.splitname].between(each.start, each.stop) for each in ranges
         )

@@ -49,7 +49,7 @@ def _read_nest(values: Mapping[str, Any]) -> Nest:
     if "feature_key" in values:
         name: str = values["feature_key"]
         return name
-    raise MetadataError("field 'supervisedKeys' has an item without featureKey, tuple or dict.")
+    raise MetadataError("an item has neither featureKey nor tuple nor dict", field="supervisedKeys")
 
 
 def write_supervised_keys(keys: SupervisedKeys) -> dict[str, Any]:

@@ -250,5 +250,9 @@ def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOr
         fitting, description = [version for version in versions if version.match(requested)], f"version {requested}"
     if not fitting:
         versions_text = ", ".join(map(str, versions)) or "none"
-        raise DatasetNotFoundError(f"{of} has no {description}; published versions: {versions_text}.")
+        raise DatasetNotFoundError(
+            f"{of} has no {description}; versions there are: {versions_text}.",
+            expected=versions_text,
+            got=None if requested is None else str(requested),
+        )
     return fitting[-1]

@@ -203,7 +203,7 @@ def test_an_engine_divides_a_range_that_is_being_read(datasets: Any) -> None:
     [
         (("word", "train"), {}, errors.DatasetNotFoundError, "no dataset 'word' .* Did you mean 'words'"),
         (("words", "trian"), {}, errors.SplitError, "no split 'trian' .* Did you mean 'train'"),
-        (("words", "train[:99]"), {}, errors.SplitError, "ends at example 99, but train has 30 examples"),
+        (("words", "train[:99]"), {}, errors.SplitError, "30 examples of train, got 99"),
         (("words", None), {}, ValueError, "split is None; expected one expression, such as 'train'"),
         (("words", {"a": "train"}), {}, ValueError, "Apply a ReadDataset for each split"),
         (("words", "train"), {"decoders": {"n": bd.decode.SkipDecoding()}}, ValueError, r"\['n'\]; the features are"),

@@ -60,7 +60,7 @@ DOCUMENTED: list[tuple[str, Callable[[str, str], bool]]] = [
             "optional_feature_test.*test_dict"
         ),
     ),
-    ("a split with two units uses the unit of the left boundary", case("test_shard_api", "mixes units")),
+    ("a split with two units uses the unit of the left boundary", case("test_shard_api", "the same unit")),
     ("reading an empty selection fails", case("test_nodata_instruction", "not raised|DID NOT RAISE")),
     ("`shuffle_files` without a seed", case("ReaderTest::test_shuffle_files$", "not greater than")),
     ("`assert_cardinality`, `try_autocache`", case("test_assert_cardinality|test_autocache|test_read_config")),

@@ -362,7 +362,7 @@ def test_what_cannot_be_appended(tmp_path):
         ("ds", "more", {"on_duplicate": "keep"}, "expected one of error, keep_old"),
         ("ds", "more", {"num_shards": {"tset": 2}}, "num_shards names the splits"),
         *(("integers", (), {"delete": [key]}, "expected an integer") for key in ("a", "0_9", "09", "+9", "\u0669")),
-        ("integers", (), {"delete": [f"{2**127}"]}, "does not fit 128 bits"),
+        ("integers", (), {"delete": [f"{2**127}"]}, "expected a key in .*got 1701411834"),
         ("ds", "ds", {"delete": [3]}, "ds:1.0.0:train.* have the same key"),
         ("ds", (), {"delete": [1]}, "split 'test': expected at least one example to stay, got keys to delete of all"),
         ("ds", (), {"delete": "12"}, "delete: expected a list of keys, got str: '12'"),

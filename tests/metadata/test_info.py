@@ -13,6 +13,7 @@ from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDi
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
+from tests.facts import raises_with
 
 TFDS = Path(__file__).parents[1] / "data/tfds"
 FILES = sorted(TFDS.glob("**/dataset_info.json"))
@@ -103,7 +104,7 @@ def test_code_wins_over_what_was_published():
     assert info.splits == published.splits
     assert info.data_dir == "/d/spec_three/1.2.3"
     other = published.replace(version=Version("2.0.0"), data_dir="/x")
-    with pytest.raises(MetadataError, match=r"/x contains spec_three:2\.0\.0, but the code is spec_three:1\.2\.3"):
+    with raises_with(MetadataError, path="/x", expected="spec_three:1.2.3", got="spec_three:2.0.0"):
         info.with_published(other)
 
 
@@ -162,70 +163,86 @@ def test_lengths_that_only_python_takes_for_integers(length):
 
 
 @pytest.mark.parametrize(
-    "content, message",
+    "content, wanted",
     [
-        ({"nom": "a"}, r"field 'nom' is unknown; known are .*citation"),
-        ({"splits": [{}, {"shardLength": []}]}, r"field 'splits\[1\]\.shardLength' is unknown"),
+        ({"nom": "a"}, {"field": "nom", "mentions": ["citation"]}),
+        ({"splits": [{}, {"shardLength": []}]}, {"field": "splits[1].shardLength", "mentions": ["shardLengths"]}),
         (
             {"splits": [{"shardLengths": [1, "x"]}]},
-            r"field 'splits\[0\]\.shardLengths\[1\]' is 'x'; needed: an integer",
+            {"field": "splits[0].shardLengths[1]", "got": "'x'", "expected": ["an integer"]},
         ),
-        ({"splits": [{"shardLengths": [True]}]}, r"field 'splits\[0\]\.shardLengths\[0\]' is True"),
-        ({"splits": {}}, r"field 'splits' is {}; needed: a list"),
-        ({"name": 5}, r"field 'name' is 5; needed: a string"),
-        ({"name": "a\ud800"}, r"field 'name' is 'a\\ud800', with half of a surrogate pair"),
-        ({"splits": [{"name": "\udc00"}]}, r"field 'splits\[0\]\.name' is '\\udc00', with half of a surrogate pair"),
-        ({"releaseNotes": {"\ud800": "x"}}, r"field 'a key of releaseNotes' is '\\ud800', with half"),
-        ({"configName": "a", "config_name": "a"}, r"field 'config_name' is there twice"),
-        ({"disableShuffling": "yes"}, r"needed: true or false"),
-        ([], r"is \[\]; needed: an object"),
-        ({"version": "1.0.0"}, r"field 'name' is missing"),
-        ({"name": "a"}, r"field 'version' is missing"),
-        ({"name": "a", "version": "1.0"}, r"'1\.0' is not a version"),
-        ({"name": "../a", "version": "1.0.0", "splits": [{"name": "t"}]}, r"dataset '\.\./a' would lead out"),
-        ({"name": "a", "version": "1.0.0", "splits": [{"name": "../t"}]}, r"'\.\./t'"),
-        ({"name": "a", "version": "1.0.0", "splits": [{}]}, r"'' is not a split name"),
-        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t"}, {"name": "t"}]}, r"two splits named 't'"),
-        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t", "filepathTemplate": "/x"}]}, r"template '/x'"),
-        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t", "shardLengths": ["-1"]}]}, r"negative number"),
-        ({"name": "a", "version": "1.0.0", "supervisedKeys": {"tuple": {"items": [{}, {}]}}}, r"without featureKey"),
-        ({"name": "a", "version": "1.0.0", "supervisedKeys": {}}, r"a tuple of 2 or 3"),
+        ({"splits": [{"shardLengths": [True]}]}, {"field": "splits[0].shardLengths[0]", "got": "True"}),
+        ({"splits": {}}, {"field": "splits", "got": "{}", "expected": "a list"}),
+        ({"name": 5}, {"field": "name", "got": "5", "expected": "a string"}),
+        ({"name": "a\ud800"}, {"field": "name", "got": r"'a\ud800'", "expected": ["UTF-8"]}),
+        ({"splits": [{"name": "\udc00"}]}, {"field": "splits[0].name", "got": r"'\udc00'", "expected": ["UTF-8"]}),
+        ({"releaseNotes": {"\ud800": "x"}}, {"field": ["releaseNotes"], "got": r"'\ud800'", "expected": ["UTF-8"]}),
+        ({"configName": "a", "config_name": "a"}, {"field": "config_name", "mentions": ["twice"]}),
+        ({"disableShuffling": "yes"}, {"field": "disableShuffling", "got": "'yes'", "expected": "true or false"}),
+        ([], {"got": "[]", "expected": "an object"}),
+        ({"version": "1.0.0"}, {"field": "name", "mentions": ["missing"]}),
+        ({"name": "a"}, {"field": "version", "mentions": ["missing"]}),
+        ({"name": "a", "version": "1.0"}, {"mentions": ["'1.0'"]}),
+        ({"name": "../a", "version": "1.0.0", "splits": [{"name": "t"}]}, {"got": "'../a'", "expected": ["dataset"]}),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "../t"}]}, {"got": "'../t'", "expected": ["split"]}),
+        ({"name": "a", "version": "1.0.0", "splits": [{}]}, {"split": ""}),
+        ({"name": "a", "version": "1.0.0", "splits": [{"name": "t"}, {"name": "t"}]}, {"split": "t"}),
+        (
+            {"name": "a", "version": "1.0.0", "splits": [{"name": "t", "filepathTemplate": "/x"}]},
+            {"got": ["'/x'"], "expected": ["template"]},
+        ),
+        (
+            {"name": "a", "version": "1.0.0", "splits": [{"name": "t", "shardLengths": ["-1"]}]},
+            {"split": "t", "got": "-1"},
+        ),
+        (
+            {"name": "a", "version": "1.0.0", "supervisedKeys": {"tuple": {"items": [{}, {}]}}},
+            {"field": "supervisedKeys", "mentions": ["featureKey"]},
+        ),
+        ({"name": "a", "version": "1.0.0", "supervisedKeys": {}}, {"mentions": ["supervised_keys", "()"]}),
     ],
 )
-def test_damage_is_named(content, message):
-    with pytest.raises(MetadataError, match=rf"^/d/dataset_info\.json: .*{message}"):
+def test_damage_is_named(content, wanted):
+    with raises_with(MetadataError, path="/d/dataset_info.json", **wanted) as caught:
         read(content)
+    assert str(caught.value).startswith("/d/dataset_info.json: ")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff"])
 def test_no_json(text):
-    with pytest.raises(MetadataError, match=r"^x is not JSON"):
+    with raises_with(MetadataError, path="x", expected="JSON"):
         DatasetInfo.from_json_text(text, path="x")
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    "arguments, words",
     [
-        ({"homepage": ["http://a"]}, r"^homepage is \['http://a'\] of type list; needed: a str"),
-        ({"description": 5}, "^description is 5 of type int"),
-        ({"citation": b"@misc"}, "^citation is b'@misc' of type bytes"),
-        ({"citation": "a\ud800"}, r"^citation is 'a\\ud800', with half of a surrogate pair"),
-        ({"redistribution_info": {"license": 3}}, "^license is 3 of type int"),
-        ({"metadata": MetadataDict({"a": {1, 2}})}, "^metadata cannot be written as JSON: Object of type set"),
+        ({"homepage": ["http://a"]}, r"^homepage .*\['http://a'\] of type list"),
+        ({"description": 5}, "^description .*5 of type int"),
+        ({"citation": b"@misc"}, "^citation .*b'@misc' of type bytes"),
+        ({"citation": "a\ud800"}, r"^citation .*'a\\ud800'"),
+        ({"redistribution_info": {"license": 3}}, "^license .*3 of type int"),
+        ({"metadata": MetadataDict({"a": {1, 2}})}, "^metadata .*JSON.* set"),
         ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"1.0.0": 1})}, r"^release_notes\['1.0.0'\]"),
-        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes="new")}, "^release_notes is 'new'"),
-        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"\ud800": "x"})}, "^a version of release_n"),
-        ({"builder": DatasetIdentity("a", Version("1.0.0"), config_tags=(1,))}, "^a tag of config_tags is 1"),
-        ({"builder": DatasetIdentity("a", Version("1.0.0"), config_description=1)}, "^config_description is 1"),
-        ({"supervised_keys": ("a",)}, "a tuple of 2 or 3"),
-        ({"supervised_keys": ("a", ["b"])}, "of type list; needed: str, tuple or dict"),
-        ({"metadata": "x"}, "needed: a MetadataDict"),
-        ({"license": "a", "redistribution_info": {"license": "b"}}, "give one of them"),
-        ({"redistribution_info": {"x": "b"}}, "unknown keys"),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), release_notes="new")}, "^release_notes .*'new'"),
+        (
+            {"builder": DatasetIdentity("a", Version("1.0.0"), release_notes={"\ud800": "x"})},
+            r"release_notes .*\\ud800",
+        ),
+        ({"builder": DatasetIdentity("a", Version("1.0.0"), config_tags=(1,))}, "config_tags .*1 of type int"),
+        (
+            {"builder": DatasetIdentity("a", Version("1.0.0"), config_description=1)},
+            "^config_description .*1 of type int",
+        ),
+        ({"supervised_keys": ("a",)}, r"^supervised_keys .*\('a',\)"),
+        ({"supervised_keys": ("a", ["b"])}, r"^supervised_keys .*\['b'\] of type list"),
+        ({"metadata": "x"}, "^metadata .*'x'"),
+        ({"license": "a", "redistribution_info": {"license": "b"}}, "^license .*'a'.* redistribution_info .*'b'"),
+        ({"redistribution_info": {"x": "b"}}, r"^redistribution_info .*\['x'\]"),
     ],
 )
-def test_what_could_be_written_but_not_read_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_could_be_written_but_not_read_is_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
         DatasetInfo(**arguments)
     assert DatasetInfo(redistribution_info={"license": "b"}).license == "b"
 
@@ -234,7 +251,7 @@ def test_what_could_be_written_but_not_read_is_refused(arguments, message):
 def test_flags(name):
     for given in (True, 1, np.True_):
         assert getattr(DatasetInfo(**{name: given}), name) is True
-    with pytest.raises(TypeError, match=f"^{name} must be True or False, not 'no'"):
+    with pytest.raises(TypeError, match=f"^{name} .*'no'"):
         DatasetInfo(**{name: "no"})
 
 
@@ -249,9 +266,9 @@ def test_splits_with_templates_of_their_own():
 )
 def test_two_labels_of_one_label_file_have_one_list_of_names(one, other):
     features = {"a-b": ClassLabel(**one), "a": {"b": Sequence(ClassLabel(**other))}}
-    with pytest.raises(FeatureValueError, match=r"two class labels have the label file 'a-b.labels.txt', but not the"):
+    with pytest.raises(FeatureValueError, match=r"'a-b.labels.txt'"):
         DatasetInfo(features=features)
-    with pytest.raises(FeatureValueError, match=r"label file 'd-x.y.labels.txt'"):
+    with pytest.raises(FeatureValueError, match=r"'d-x.y.labels.txt'"):
         DatasetInfo(features=Sequence({"d": {"x/y": ClassLabel(**one), "x.y": ClassLabel(names=["x"])}}))
     features["a"]["b"] = ClassLabel(**one)
     assert DatasetInfo(features=features).features.label_files() == {"a-b.labels.txt": "x\ny\n"}
@@ -262,5 +279,5 @@ def test_two_labels_of_one_label_file_have_one_list_of_names(one, other):
 def test_supervised_keys_name_features(make, keys):
     tree, identity = make({"image": np.int64, "label": np.int64}), DatasetIdentity("a", Version("1.0.0"))
     DatasetInfo(builder=identity, features=tree, supervised_keys=("image", {"a": ("label",)}))
-    with pytest.raises(ValueError, match="no feature 'lab'; the features are image, label. Did you mean 'label'"):
+    with pytest.raises(ValueError, match="supervised_keys .*'lab'.* image, label.* 'label'"):
         DatasetInfo(builder=identity, features=tree, supervised_keys=keys)

@@ -5,6 +5,7 @@ import hashlib
 import json
 import operator
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from beam_datasets.errors import InvalidKeyError, MetadataError
 from beam_datasets.metadata import keys, names
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version, choose_version
+from tests.facts import raises_with
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/names.json").read_text("utf-8"))
 
@@ -28,7 +30,7 @@ def cast(tagged):
 @pytest.mark.parametrize("case", VECTORS["parse"], ids=lambda case: repr(case["input"]))
 def test_parse_agrees_with_tfds(case):
     if "error" in case or case["input"].endswith("\n"):  # TFDS passes over a line break at the end
-        with pytest.raises(ValueError, match=r"not a dataset name|not an argument|twice"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(case['input']))}"):
             DatasetName.parse(case["input"])
         return
     expected = {key: cast(tagged) for key, tagged in case["kwargs"].items()}
@@ -61,9 +63,9 @@ def test_parse_reads_what_is_written(name):
 
 def test_garbage_is_refused_fast():
     for config in ("..", ".", "..."):
-        with pytest.raises(ValueError, match="not a config name"):
+        with pytest.raises(ValueError, match=f"{re.escape(repr(config))} .*config"):
             DatasetName.parse(f"ds/{config}")
-    with pytest.raises(ValueError, match="not a dataset name"):
+    with pytest.raises(ValueError, match="^'ds/a=ba=b"):
         DatasetName.parse("ds/" + "a=b" * 10_000 + ",!")
 
 
@@ -72,14 +74,14 @@ def test_checks_of_single_names():
     assert names.check_config_name("big-2.x") == "big-2.x"
     for check in (names.check_dataset_name, names.check_config_name):
         for bad in ("a/b", "", "a b", "a\n"):
-            with pytest.raises(ValueError, match=r"is not a (dataset|config) name; needed"):
+            with pytest.raises(ValueError, match=f"^{re.escape(repr(bad))} .*name"):
                 check(bad)
 
 
 @pytest.mark.parametrize("case", VECTORS["split_name_errors"], ids=lambda case: repr(case["split"]))
 def test_split_names(case):
     if "error" in case:
-        with pytest.raises(ValueError, match="at least one letter or digit"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(case['split']))} .*split"):
             names.check_split_name(case["split"])
     else:
         assert names.check_split_name(case["split"]) == case["split"]
@@ -87,14 +89,14 @@ def test_split_names(case):
 
 def test_splits_that_are_not_written():
     for bad in ("a/b", "a\\b", "../a", "a\0", "a\n"):
-        with pytest.raises(ValueError, match="becomes part of a file name"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(bad))} .*split .*file name"):
             names.check_split_name(bad)
     for bad in ("all", "ALL", "All"):
-        with pytest.raises(ValueError, match="means every split"):
+        with pytest.raises(ValueError, match=f"^'{bad}' .*every split"):
             names.check_split_name(bad, reserved=["all"])
     for unnameable in ("tr ain", "train[:10]", "a+b", "a.b"):
         assert names.check_split_name(unnameable) == unnameable
-        with pytest.raises(ValueError, match="cannot name a split: expected letters, digits"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(unnameable))} .*split.*letters, digits"):
             names.check_split_name(unnameable, reserved=["all"])
 
 
@@ -107,7 +109,7 @@ def test_camel_to_snake():
 def test_filenames_are_parsed(case):
     assert ShardFilename.is_valid(case["filename"]) is case["is_valid"]
     if "error" in case:
-        with pytest.raises(ValueError, match="is not a shard"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(case['filename']))} .*shard"):
             ShardFilename.parse(case["filename"])
         return
     parsed = ShardFilename.parse(case["filename"])
@@ -124,7 +126,7 @@ def test_templates(case):
 
     if "error" in case:
         with pytest.raises(
-            ValueError, match=r"filename template .* (needs the number of shards|has the unknown variable)"
+            ValueError, match=f"filename template .*{re.escape(case['template'] or names.DEFAULT_FILENAME_TEMPLATE)}"
         ):
             filename()
     else:
@@ -151,7 +153,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("template", HOSTILE, ids=repr)
 def test_a_hostile_template(template):
-    with pytest.raises(MetadataError, match="filename template"):
+    with raises_with(MetadataError, expected=["filename template"], got=[repr(template)]):
         FilenameTemplate("ds", "train", template=template)
 
 
@@ -159,7 +161,10 @@ def test_a_hostile_template(template):
     "values", [("../x", "train"), ("ds", "a/b"), ("ds", "..\\b"), ("ds", "train", "x/y")], ids=repr
 )
 def test_hostile_values(values):
-    with pytest.raises(MetadataError, match="would lead out"):
+    label, value = next(
+        each for each in zip(("dataset", "split", "file format"), values) if re.search(r"[/\\]", each[1])
+    )
+    with raises_with(MetadataError, expected=[label], got=repr(value)):
         FilenameTemplate(*values)
 
 
@@ -168,7 +173,7 @@ def test_braces_in_a_value_mean_nothing():
 
 
 def test_values_cannot_make_a_step_up():
-    with pytest.raises(MetadataError, match="could be outside"):
+    with raises_with(MetadataError, expected=["directory"], got=["'../00000'"]):
         FilenameTemplate("ds", "..", template="{SPLIT}/{SHARD_INDEX}")
 
 
@@ -187,7 +192,7 @@ def test_filenames_of_many_shards():
 
 def test_several_shards_cannot_share_a_name():
     assert list(FilenameTemplate("ds", "train", template="{SPLIT}").filenames(1)) == ["train"]
-    with pytest.raises(MetadataError, match=r"lacks \{SHARD_INDEX\}"):
+    with raises_with(MetadataError, expected=["{SHARD_INDEX}", "2 shards"], got="'{SPLIT}'"):
         FilenameTemplate("ds", "train", template="{SPLIT}").filenames(2)
 
 
@@ -242,13 +247,13 @@ def test_keys_that_are_the_same(same, expected):
 )
 def test_error_names_type_and_what_is_accepted(key, kind):
     for hashed in (lambda: keys.hash_key("train", key), lambda: keys.hash_keys("train", [1, key])):
-        with pytest.raises(InvalidKeyError, match=rf"type {kind}.* a key is str, bytes, int"):
+        with raises_with(InvalidKeyError, expected=["str, bytes, int"], got=[f"of type {kind}"]):
             hashed()
 
 
 def test_error_of_a_lone_surrogate_names_the_key():
     for hashed in (lambda: keys.hash_key("train", "\udcff"), lambda: keys.hash_keys("train", ["a", "\udcff"])):
-        with pytest.raises(InvalidKeyError, match=r"'\\udcff' cannot be written as UTF-8"):
+        with raises_with(InvalidKeyError, expected=["UTF-8"], got=[r"'\udcff'"], advice=["bytes"]):
             hashed()
 
 
@@ -270,14 +275,14 @@ def test_ordered_keys_are_integers_of_any_type():
     for key in (True, np.int8(1), np.array([1]), np.uint64(1)):
         assert keys.ordered_key(key) == keys.ordered_key(1)
     for wrong in ("1", b"1", 1.0, None):
-        with pytest.raises(InvalidKeyError, match=r"must be integers"):
+        with raises_with(InvalidKeyError, expected=["an integer"], got=[f"{wrong!r} of type"]):
             keys.ordered_key(wrong)
 
 
 @pytest.mark.parametrize("key", [2**127, -(2**127) - 1])
 def test_ordered_key_out_of_range(key):
     for ordered in (lambda: keys.ordered_key(key), lambda: keys.ordered_keys([1, key])):
-        with pytest.raises(InvalidKeyError, match=rf"key {key} .*\[-2\*\*127, 2\*\*127\)"):
+        with raises_with(InvalidKeyError, expected=["[-2**127, 2**127)"], got=f"{key}"):
             ordered()
 
 
@@ -290,7 +295,7 @@ def test_parse(case):
     is_valid = case["valid"] and not case["input"].endswith("\n")  # which TFDS passes over
     assert Version.is_valid(case["input"]) is is_valid
     if not is_valid:
-        with pytest.raises(ValueError, match="not a version"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(case['input']))} .*version"):
             Version(case["input"])
         return
     version = Version(case["input"])
@@ -300,7 +305,7 @@ def test_parse(case):
 @pytest.mark.parametrize("case", VERSIONS["match"], ids=lambda case: repr(case["pattern"]))
 def test_match(case):
     if "error" in case:
-        with pytest.raises(ValueError, match="not a version pattern"):
+        with pytest.raises(ValueError, match=f"^{re.escape(repr(case['pattern']))} .*version pattern"):
             Version(case["version"]).match(case["pattern"])
     else:
         assert Version(case["version"]).match(case["pattern"]) is case["match"]
@@ -328,7 +333,7 @@ def test_order_is_that_of_the_numbers(numbers):
 
 
 def test_attributes_survive_copying_and_pickling():
-    with pytest.raises(TypeError, match="not 1 of type int"):
+    with pytest.raises(TypeError, match="version .*1 of type int"):
         Version(1)
     assert not Version.is_valid(None)
     version = Version("1.0.0", "first", experiments={Experiment.DUMMY: True}, prepare_with="0.3.0")

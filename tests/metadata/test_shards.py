@@ -160,7 +160,7 @@ def test_parts_and_divisions_are_the_same_examples(one, other, data):
         assert examples_of(part) == whole[start:stop]
         assert part.num_examples == stop - start
         assert all(run.take > 0 for run in part)
-    with pytest.raises(ValueError, match="does not lie in runs of"):
+    with pytest.raises(ValueError, match=rf"^\[0, {len(whole) + 1}\) .* {len(whole)} examples"):
         runs.part(0, len(whole) + 1)
 
 
@@ -170,11 +170,11 @@ def test_no_parts_are_no_runs():
 
 @pytest.mark.parametrize("start, stop", [(-1, 2), (2, 1), (0, 7), (7, 7)])
 def test_a_range_outside_the_split(start, stop):
-    with pytest.raises(ValueError, match=r"0 <= start <= stop <= 6"):
+    with pytest.raises(ValueError, match=rf"^\[{start}, {stop}\) .* 6 examples"):
         between(start, stop, [2, 4], ["a", "b"])
 
 
 @pytest.mark.parametrize("skip, take, examples", [(-1, 1, 3), (2, 2, 3), (0, -1, 3), (4, 0, 3), (0, 0, -1)])
 def test_an_instruction_cannot_be_wrong(skip, take, examples):
-    with pytest.raises(ValueError, match=r"skip \+ take <= examples_in_shard"):
+    with pytest.raises(ValueError, match=rf"^f: skip={skip} .*take={take} .*{examples} examples"):
         shards.FileInstruction("f", skip, take, examples)

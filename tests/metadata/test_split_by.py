@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import random
+import re
 
 import numpy as np
 import pytest
@@ -91,14 +92,14 @@ def test_dates_and_numbers():
         (by_date, None),
         (by_date, "nan"),
     ):
-        with pytest.raises(ValueError, match="expected a (number|date)"):
+        with pytest.raises(ValueError, match="expected a (number|date).* got "):
             split_of(value)
 
 
 def test_values():
     split_of = SplitByValue({"train": ["train", "extra"], "test": "1"})
     assert [split_of(value) for value in ("extra", b" train", 1, "1")] == ["train", "train", "test", "test"]
-    with pytest.raises(ValueError, match="'train', 'extra', '1'; got 'trian'. Name it for a split"):
+    with pytest.raises(ValueError, match="'train', 'extra', '1'.* got 'trian'"):
         split_of("trian")
 
 
@@ -110,15 +111,15 @@ def test_values():
         (SplitByHash, {"train": 1.1, "test": -0.1}, "'train': expected a share such as 80% or 0.8, got 1.1"),
         (SplitByHash, {"train": "most"}, "'train': expected a share"),
         (SplitByHash, {}, "add up to 0%"),
-        (SplitByTime, {"train": "..2026-01-01", "test": "2026-01-02.."}, "cover all times"),
-        (SplitByTime, {"train": "..2026-01-02", "test": "2026-01-01.."}, "cover all times"),
-        (SplitByTime, {"train": "..2026-01-01"}, "cover all times"),
-        (SplitByTime, {}, "cover all times"),
+        (SplitByTime, {"train": "..2026-01-01", "test": "2026-01-02.."}, "all times, .*'2026-01-02..'"),
+        (SplitByTime, {"train": "..2026-01-02", "test": "2026-01-01.."}, "all times, .*'..2026-01-02'"),
+        (SplitByTime, {"train": "..2026-01-01"}, "all times, .*'..2026-01-01'"),
+        (SplitByTime, {}, "all times, .*{}"),
         (SplitByTime, {"train": "..2026-13-01", "test": "2026-13-01.."}, "'train': expected a date or time .*2026-13"),
         (SplitByTime, {"train": "80%"}, "'train': expected a range START..STOP"),
         (SplitByTime, {"train": "..5", "val": "5..2026-01-01", "test": "2026-01-01.."}, "all times or all numbers"),
-        (SplitByValue, {"train": "a", "test": ["b", "a"]}, "values that differ"),
-        (SplitByValue, {"train": []}, "values that differ"),
+        (SplitByValue, {"train": "a", "test": ["b", "a"]}, r"values .*\['b', 'a'\]"),
+        (SplitByValue, {"train": []}, r"values .*\[\]"),
     ],
 )
 def test_refused(kind, splits, message):
@@ -129,13 +130,13 @@ def test_refused(kind, splits, message):
 @pytest.mark.parametrize("kind", [SplitByHash, SplitByTime, SplitByValue])
 @pytest.mark.parametrize("splits", [["train", "test"], "train", 5, None])
 def test_only_dicts_name_splits(kind, splits):
-    with pytest.raises(TypeError, match="expected a dict with what belongs to each split, got "):
+    with pytest.raises(TypeError, match=f"dict .*got {re.escape(repr(splits))}"):
         kind(splits)
 
 
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}, np.zeros(2), {1, 2}, (1,), object(), float("nan")])
 def test_only_single_values_have_a_hash(value):
-    with pytest.raises(ValueError, match="expected a text, number, bool, date or time to split by"):
+    with pytest.raises(ValueError, match=f"text, number, bool, date .*got {re.escape(repr(value)[:60])}"):
         SplitByHash(SHARES)(value)
     assert SplitByHash(SHARES)(decimal.Decimal("1.50")) == SplitByHash(SHARES)("1.50")
 

@@ -23,6 +23,7 @@ from beam_datasets.metadata.splits import (
     split_for_jax_process,
 )
 from tests.cases import repeated
+from tests.facts import raises_with
 
 DATA = Path(__file__).parents[1] / "data/vectors"
 VECTORS = json.loads((DATA / "splits.json").read_text("utf-8"))
@@ -166,7 +167,7 @@ def test_even_splits_agree_with_tfds():
     for case in EVEN["cases"]:
         parts = even_splits(case["split"], case["n"], drop_remainder=case["drop_remainder"])
         if "error" in (case["absolute"] or [{}])[0]:
-            with pytest.raises(SplitError, match=r"is reversed|no split|cannot read"):
+            with pytest.raises(SplitError):
                 parts[0].to_absolute(layouts[case["layout"]])
             continue
         found = [absolute(part, layouts[case["layout"]]) for part in parts]
@@ -248,31 +249,36 @@ def fits(split):
 
 
 @pytest.mark.parametrize(
-    "expression, message",
+    "expression, wanted",
     [
-        ("train[10%:20]", r"is a percentage, '20' an example index. Write 'train\[10%:20%\]' or 'train\[10:20\]'"),
-        ("test+train[1shard:50%]", r"Write 'train\[1shard:50shard\]' or 'train\[1%:50%\]'"),
-        ("train[9:3]", r"'train\[9:3\]' is reversed: it begins at example 9 and ends before example 3 of 31"),
-        ("train[:1000]", r"'train\[:1000\]' ends at example 1000, but train has 31 examples"),
-        ("trian", r"no split 'trian' in ds:1\.0\.0; it has 'test', 'train', 'validation'\. Did you mean 'train'\?"),
-        ("train[3]", r"expected a range, got '\[3\]'; only a shard .* 'train\[10:20\]'"),
-        ("train[:x]", r"cannot read 'x'; needed: NAME"),
-        ("train[:1.5]", r"expected an integer, got '1\.5' in '1\.5'"),
-        ("train[:1.2.3%]", r"expected a number, got '1\.2\.3' in '1\.2\.3%'"),
-        ("train[:101%]", r"a percentage within \[-100%, 100%\], got 101%"),
-        ("test+ train[", r"'test\+ train\[': cannot read 'train\['"),
-        ("all[:10]", r"'all' cannot be sliced"),
+        ("train[10%:20]", {"got": ["percentage, '10%'", "index, '20'"], "advice": ["[10%:20%]'", "[10:20]'"]}),
+        ("test+train[1shard:50%]", {"got": ["'1shard'", "'50%'"], "advice": ["[1shard:50shard]", "[1%:50%]"]}),
+        ("train[9:3]", {"got": ["start 9", "end 3"]}),
+        ("train[:1000]", {"expected": ["31 examples of train"], "got": ["1000"]}),
+        ("train[3]", {"expected": ["a range"], "got": ["'[3]'"], "advice": ["'train[10:20]'"]}),
+        ("train[:x]", {"expected": ["NAME"], "got": ["'x'"]}),
+        ("train[:1.5]", {"expected": ["an integer"], "got": ["'1.5'"], "advice": ["'10%'"]}),
+        ("train[:1.2.3%]", {"expected": ["a number"], "got": ["'1.2.3%'"]}),
+        ("train[:101%]", {"split": "train", "expected": ["[-100%, 100%]"], "got": ["101%"]}),
+        ("test+ train[", {"expected": ["NAME"], "got": ["'train['"]}),
+        ("all[:10]", {"advice": ["'train[:10]+test[:10]'"]}),
     ],
 )  # fmt: skip
-def test_errors_show_the_offending_part(expression, message):
-    with pytest.raises(SplitError, match=message):
+def test_errors_show_the_offending_part(expression, wanted):
+    with raises_with(SplitError, **{"split": expression, **wanted}):
         LAYOUTS["uneven"][expression]
+
+
+def test_an_unknown_split():
+    with raises_with(SplitError, got="'trian'", expected="'test', 'train', 'validation'", advice=["'train'"]) as caught:
+        LAYOUTS["uneven"]["trian"]
+    assert "'trian' in ds:1.0.0" in str(caught.value)
 
 
 def test_what_shard_zero_ends():
     splits = LAYOUTS["uneven"]
     assert splits["train[:0shard]"].num_examples == splits["train[0shard:0shard]"].num_examples == 0
-    with pytest.raises(SplitError, match="is reversed"):
+    with raises_with(SplitError, split="train[-1shard:0shard]", got=["start 30", "end 0"]):
         splits["train[-1shard:0shard]"]
     assert splits["train[-1shard]"].shard_lengths == [1]
 
@@ -283,16 +289,16 @@ def test_an_empty_selection_is_fine():
 
 
 def test_no_splits():
-    with pytest.raises(SplitError, match="it has none"):
+    with raises_with(SplitError, got="'train'", expected="none"):
         SplitDict()["train"]
 
 
 def test_wrong_types():
-    with pytest.raises(TypeError, match="not 5 of type int"):
+    with pytest.raises(TypeError, match="5 of type int"):
         ReadInstruction.from_spec(5)
-    with pytest.raises(SplitError, match=r"expected a shard, which is an integer, got 1\.5"):
+    with raises_with(SplitError, split="train", expected=["a shard", "an integer"], got="1.5"):
         ReadInstruction("train", 1.5, unit="shard")
-    with pytest.raises(SplitError, match="rounding='pct1_dropremainder' needs at least 100"):
+    with raises_with(SplitError, split="train[1%:2%]", expected=["100 examples"], got="31"):
         LAYOUTS["uneven"][ReadInstruction("train", 1, 2, "%", "pct1_dropremainder")]
 
 
@@ -376,9 +382,9 @@ def test_more_examples_than_an_int64_counts():
     """A sum of slices, and a split, of 2**63 examples or more are errors, not negative numbers of examples."""
     splits = make_splits({"train": [2**62], "test": [2**62 - 1]})
     assert splits["all"].num_examples == 2**63 - 1
-    with pytest.raises(SplitError, match=r"^split 'train\+all' has 13,835,058,055,282,163,711 examples, at most 9,223"):
+    with raises_with(SplitError, split="train+all", got="13,835,058,055,282,163,711"):
         splits["train+all"]
-    with pytest.raises(MetadataError, match=r"^split 'train' has 9,223,372,036,854,775,808 examples, at most 9,223"):
+    with raises_with(MetadataError, split="train", got=f"{2**63}"):
         SplitInfo("train", [2**62, 2**62], 0)
 
 
@@ -415,7 +421,7 @@ def test_a_split():
     assert repr(TRAIN) == "<SplitInfo num_examples=7, num_shards=2>"
     assert pickle.loads(pickle.dumps(TRAIN)) == TRAIN
     assert TRAIN.replace(num_bytes=1).num_bytes == 1
-    with pytest.raises(ValueError, match="stored as tfrecord, not as array_record"):
+    with pytest.raises(ValueError, match=r"'train' .* tfrecord.* array_record"):
         TRAIN.file_spec("array_record")
 
 
@@ -423,13 +429,13 @@ def test_a_split_without_files():
     bare = SplitInfo("train", [3], 0)
     assert bare.file_spec() is None
     assert bare.file_instructions.num_examples == 3
-    with pytest.raises(ValueError, match="has no filename template"):
+    with pytest.raises(ValueError, match=r"'train' .* filename template"):
         bare.filenames  # noqa: B018
 
 
 @pytest.mark.parametrize("args", [("../x", [1], 0), ("", [1], 0), ("train", [1, -1], 0), ("train", [1], -5)], ids=repr)
 def test_a_split_that_cannot_be(args):
-    with pytest.raises(MetadataError, match=r"not a split name|negative number"):
+    with raises_with(MetadataError, split=args[0]):
         SplitInfo(*args)
 
 
@@ -449,7 +455,7 @@ def test_splits_are_a_mapping():
 
 
 def test_a_name_twice():
-    with pytest.raises(MetadataError, match="ds has two splits named 'train'"):
+    with raises_with(MetadataError, split="train"):
         SplitDict([TRAIN, TRAIN], dataset_name="ds")
 
 
