@@ -98,11 +98,11 @@ def test_a_version_has_notes_and_experiments(tmp_path):
 @pytest.mark.parametrize(
     "body, message",
     [
-        ({"VERSION": None}, r"Made needs a version: VERSION = Version\('1\.0\.0'\)"),
-        ({"BUILDER_CONFIGS": (BuilderConfig("b"), BuilderConfig("b"))}, "several configs called 'b'"),
+        ({"VERSION": None}, r"Made .*VERSION = Version\('1\.0\.0'\)"),
+        ({"BUILDER_CONFIGS": (BuilderConfig("b"), BuilderConfig("b"))}, "configs .*'b'"),
         (
             {"BUILDER_CONFIGS": (BuilderConfig("a"),), "DEFAULT_BUILDER_CONFIG_NAME": "b"},
-            r"DEFAULT_BUILDER_CONFIG_NAME of made is 'b'; it has the configs \['a'\]",
+            r"DEFAULT_BUILDER_CONFIG_NAME .*'b'.*\['a'\]",
         ),
     ],
 )
@@ -115,9 +115,9 @@ def test_classes_that_are_refused(body, message):
 def test_which_versions_can_be_generated(tmp_path):
     for version in ("2.0.0", "3.0.0"):
         Plain(data_dir=tmp_path, version=version).check_buildable()
-    with pytest.raises(BeamDatasetsError, match=r"plain:1\.0\.0 can be read but not generated; .* 2\.0\.0 or 3\.0\.0"):
+    with raises_with(BeamDatasetsError, mentions=["plain:1.0.0"], expected="2.0.0 or 3.0.0", got="1.0.0"):
         Plain(data_dir=tmp_path, version="1.0.0").build()
-    with pytest.raises(BeamDatasetsError, match=r"only beam_datasets 0\.0\.9 can generate it"):
+    with raises_with(BeamDatasetsError, expected="0.0.9", advice=["beam_datasets==0.0.9"]):
         Plain(data_dir=tmp_path, version="1.5.0").build()
 
 
@@ -127,7 +127,7 @@ def test_a_blocked_version(tmp_path):
 
     builder = Blocked(data_dir=tmp_path)
     for use in (builder.build, builder.as_dataset):
-        with pytest.raises(BeamDatasetsError, match=r"blocked:2\.0\.0 must not be used: wrong labels"):
+        with raises_with(BeamDatasetsError, mentions=["blocked:2.0.0", "wrong labels"]):
             use()
     Blocked(data_dir=tmp_path, version="3.0.0").check_buildable()
 
@@ -141,11 +141,9 @@ def test_configs(tmp_path):
     assert str(Multi(data_dir=tmp_path, config="small", version="0.9.0").version) == "0.9.0"
     assert small.release_notes == {"1.0.0": "init"}
     assert default.release_notes == {"3.1.4": "pi"}
-    with pytest.raises(
-        DatasetNotFoundError, match=r"no config 'smal'; it has 'small', 'big-2\.x'\. Did you mean 'small'"
-    ):
+    with raises_with(DatasetNotFoundError, got="'smal'", expected="'small', 'big-2.x'", advice=["'small'"]):
         Multi(data_dir=tmp_path, config="smal")
-    with pytest.raises(DatasetNotFoundError, match="it has none"):
+    with raises_with(DatasetNotFoundError, got="'smal'", expected="none"):
         Plain(data_dir=tmp_path, config="smal")
 
 
@@ -153,9 +151,9 @@ def test_a_config_of_ones_own(tmp_path):
     own = SizedConfig("huge", size=1000)
     assert Multi(data_dir=tmp_path, config=own).builder_config is own
     assert Multi(data_dir=tmp_path, config=SizedConfig(**vars(Multi.BUILDER_CONFIGS[0]))).builder_config.size == 4
-    with pytest.raises(ValueError, match="config 'small' is not the one"):
+    with pytest.raises(ValueError, match="config 'small' "):
         Multi(data_dir=tmp_path, config=SizedConfig("small", size=5))
-    with pytest.raises(ValueError, match="not a config name"):
+    with pytest.raises(ValueError, match="'../x' .*config"):
         Multi(data_dir=tmp_path, config=SizedConfig("../x"))
 
 
@@ -189,9 +187,9 @@ def test_what_must_be_defined(tmp_path):
         VERSION = "1.0.0"
 
     builder = Empty(data_dir=tmp_path)
-    with pytest.raises(TypeError, match=r"Empty must define _info\(self\)"):
+    with pytest.raises(TypeError, match=r"Empty .*_info\("):
         builder.info  # noqa: B018
-    with pytest.raises(TypeError, match=r"Empty must define _split_generators\(self\)"):
+    with pytest.raises(TypeError, match=r"Empty .*_split_generators\("):
         builder.split_generators(None)
 
 
@@ -228,11 +226,11 @@ def test_a_builder_that_takes_no_download_manager_reads_no_checksums(tmp_path, m
     "splits, error, message",
     [
         ({}, BeamDatasetsError, "with at least one split"),
-        *(({split: []}, TypeError, "is not a split name; a split is named by a str") for split in (1, None, b"train")),
+        *(({split: []}, TypeError, f"{split!r} .*split .*str") for split in (1, None, b"train")),
         (["train"], BeamDatasetsError, "expected {split name: source}"),
-        ({"All": []}, ValueError, "'All' cannot name a split: it means every split"),
-        ({"a/b": []}, ValueError, "'a/b' is not a split name"),
-        ({"--": []}, ValueError, "at least one letter or digit"),
+        ({"All": []}, ValueError, "'All' .*every split"),
+        ({"a/b": []}, ValueError, "'a/b' .*split"),
+        ({"--": []}, ValueError, "'--' .*split"),
         ({"": []}, ValueError, "''"),
     ],
 )
@@ -258,11 +256,11 @@ def test_registration():
     catalog.registered().clear()
     assert catalog.registered() == {"my_digits": again, "some_digits": Other}
     assert Hidden.name == "hidden"
-    with pytest.raises(ValueError, match="two builders are called 'my_digits'"):
+    with pytest.raises(ValueError, match="builders .*'my_digits'"):
         type("Another", (DatasetBuilder,), {"name": "my_digits"})
     builder = type("Builder", (DatasetBuilder,), {"__module__": "datasets.cats_dataset_builder"})
     assert builder.name == "cats"
-    with pytest.raises(ValueError, match="'a b' is not a dataset name"):
+    with pytest.raises(ValueError, match="'a b' .*dataset name"):
         type("X", (DatasetBuilder,), {"name": "a b"})
 
 
@@ -318,15 +316,15 @@ def test_aliases():
 
 
 def test_reading_what_is_not_published(tmp_path):
-    with pytest.raises(DatasetNotFoundError, match=r"plain:2\.0\.0 is not published in .*; generate it with build\(\)"):
+    with raises_with(DatasetNotFoundError, got="plain:2.0.0", advice=["build()", "data_dir"]):
         Plain(data_dir=tmp_path).as_dataset()
     for name in ("dataset_info.json", "features.json"):
         place = tmp_path / "spec_multi/small/1.0.0" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("{}")
-    with pytest.raises(DatasetNotFoundError, match=r"published versions: spec_multi/small:1\.0\.0\."):
+    with raises_with(DatasetNotFoundError, got="spec_multi/big-2.x:3.1.4", mentions=["spec_multi/small:1.0.0."]):
         Multi(data_dir=tmp_path, config="big-2.x").as_dataset()
-    with pytest.raises(DatasetNotFoundError, match="where it is; the directory .*/nowhere does not exist"):
+    with raises_with(DatasetNotFoundError, mentions=["directory", "/nowhere does not exist"]):
         Plain(data_dir=tmp_path / "nowhere").as_dataset()
 
 
@@ -452,5 +450,5 @@ def test_a_builder_without_features_is_named(tmp_path):
         def _info(self):
             return DatasetInfo(builder=self)
 
-    with pytest.raises(BeamDatasetsError, match=r"^Bare._info\(\): expected a DatasetInfo with features, got none"):
+    with raises_with(BeamDatasetsError, mentions=["Bare._info()", "features"]):
         Bare(data_dir=tmp_path).build()

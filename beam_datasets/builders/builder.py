@@ -532,12 +532,17 @@ class DatasetBuilder(DeclaredVariants):
         mine = next(version for version in versions if version == self.version)
         if mine.prepare_with:
             raise BeamDatasetsError(
-                f"{self._full_name()} can be read, but only beam_datasets {mine.prepare_with} can generate it: "
-                f"pip install 'beam_datasets=={mine.prepare_with}'."
+                f"{self._full_name()} can be read, but only beam_datasets {mine.prepare_with} can generate it",
+                expected=mine.prepare_with,
+                advice=f"pip install 'beam_datasets=={mine.prepare_with}'.",
             )
         if mine not in (versions[0], max(versions)):
             allowed = " or ".join(dict.fromkeys(map(str, (versions[0], max(versions)))))
-            raise BeamDatasetsError(f"{self._full_name()} can be read but not generated; the code makes {allowed}.")
+            raise BeamDatasetsError(
+                f"{self._full_name()} can be read but not generated; the code generates {allowed}",
+                expected=allowed,
+                got=str(mine),
+            )
 
     def _check_not_blocked(self) -> None:
         """Checks that the author has not blocked this version.
@@ -584,13 +589,16 @@ class DatasetBuilder(DeclaredVariants):
         splits = dict(generators) if isinstance(generators, Mapping) else self._sources_by_split(generators)
         if not splits:
             raise BeamDatasetsError(
-                f"{type(self).__name__}._split_generators returned {generators!r}; expected {{split name: source}} "
-                "with at least one split."
+                f"{type(self).__name__}._split_generators: expected {{split name: source}} with at least one split, "
+                f"got {generators!r}",
+                got=repr(generators),
             )
         for name, source in splits.items():
             check_split_name(name, reserved=RESERVED_SPLITS)
             if source is None:
-                raise BeamDatasetsError(f"split {name!r}: its source is None. Did the function forget yield or return?")
+                raise BeamDatasetsError(
+                    f"split {name!r}: its source is None", split=name, advice="Did the function forget yield or return?"
+                )
         return splits
 
     def _required_parameters(self) -> list[str]:
@@ -639,8 +647,10 @@ class DatasetBuilder(DeclaredVariants):
             if self.is_prepared():
                 raise
             raise DatasetNotFoundError(
-                f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
-                f"or give the data_dir where it is; {catalog.published_versions_text(self.name, self._root)}."
+                f"{self._full_name()} is not published in {self.dataset_dir}; "
+                f"{catalog.published_versions_text(self.name, self._root)}",
+                got=self._full_name(),
+                advice="Generate it with build(), or give the data_dir that contains it.",
             ) from None
         features = published.info.features
         if skip_decoding(features, UnknownFeature):  # custom connectors that are not registered: the code has them

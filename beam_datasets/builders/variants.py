@@ -92,7 +92,10 @@ class DeclaredVariants:
             return self._config_of(candidates, version_in_name or version)
         names = ", ".join(map(repr, configs)) or "none"
         raise DatasetNotFoundError(
-            f"{self.name} has no config {config!r}; it has {names}.{did_you_mean(str(config), configs)}"
+            f"{self.name} has no config {config!r}; it has {names}",
+            expected=names,
+            got=repr(config),
+            advice=did_you_mean(str(config), configs).strip() or None,
         )
 
     def _config_of(self, candidates: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:

@@ -92,8 +92,7 @@ def plan_export(
     target = target_dir(to, storage_options)
     if format not in FORMATS:
         hint = instead_of_format("export", format) or did_you_mean(format, FORMATS).strip()
-        formats_text = f"known are {', '.join(FORMATS)}. {hint}".strip()
-        raise BeamDatasetsError(f"unknown format {format!r}; {formats_text}")
+        raise BeamDatasetsError(expected=f"a format of {', '.join(FORMATS)}", got=repr(format), advice=hint or None)
     sharding = ShardingOptions.of(num_shards=num_shards, min_shard_size=min_shard_size, max_shard_size=max_shard_size)
     selection = select_examples(
         source, split, [data_dir], features=features, source_storage_options=source_storage_options, beside=target
@@ -102,8 +101,9 @@ def plan_export(
     for directory in selection.directories:
         if f"{target}/".startswith(f"{directory.rstrip('/')}/"):
             raise BeamDatasetsError(
-                f"{target} is inside the dataset {directory}, and a published version never changes. Export to "
-                "another place."
+                f"it is inside the dataset {directory}, and a published version never changes",
+                path=target,
+                advice="Export to another directory.",
             )
     check_free(target)
     info = selection.describe(None, target)
@@ -169,11 +169,13 @@ def check_free(directory: str) -> None:
     if not storage.exists(directory):
         return
     if not storage.is_dir(directory):
-        raise PathExistsError(f"{directory} is a file; name a directory that is not there yet.")
+        raise PathExistsError("it is a file", path=directory, advice="Name a directory that does not exist yet.")
     complete = runs.is_complete(directory)  # otherwise, files on a store may belong to a run that is publishing
     if complete or (not storage.is_remote(directory) and storage.list_dir(directory)):
         raise PathExistsError(
-            f"{directory} exists and is not empty; nothing that is there is overwritten. Remove it, or name another."
+            "it exists and is not empty; existing files are not overwritten",
+            path=directory,
+            advice="Remove it, or name another directory.",
         )
 
 
@@ -260,7 +262,7 @@ def write_shard(plan: ExportPlan, staging_dir: str, split: str, shard: int) -> W
         plan.format.write(output_blocks, plan.schema, out, split, start)
         if index != stop:
             raise LostExamplesError(
-                f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
+                expected=f"{stop - start} examples", got=f"{index - start}", path=filename, advice="Run it again."
             )
     return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
 

@@ -307,21 +307,25 @@ class WebDataset(Format):
             file = file_name(name)
             if not file or file.startswith((".", "_")):
                 raise BeamDatasetsError(
-                    f"feature {name!r} cannot be a file in a tar file: readers skip such names. "
-                    "Name the others (--features), or export it to another format."
+                    "it cannot be a file in a tar file: readers skip such names",
+                    feature=name,
+                    advice="Name the other features (--features), or export to another format.",
                 )
             if file in names_by_file:
                 raise BeamDatasetsError(
-                    f"features {names_by_file[file]!r} and {name!r} would be the same file, {file!r}: readers ignore "
-                    "the case, and '/' becomes '.'. Name one of them (--features), or export to another format."
+                    f"it and {names_by_file[file]!r} would be the same file, {file!r}: readers ignore the case, and "
+                    "'/' becomes '.'",
+                    feature=name,
+                    advice="Name one of them (--features), or export to another format.",
                 )
             names_by_file[file] = name
         for file, name in names_by_file.items():
             outer, _, number = file.rpartition(".")
             if outer in names_by_file and _ITEM.fullmatch(number) and _is_files(schema.fields[names_by_file[outer]]):
                 raise BeamDatasetsError(
-                    f"feature {name!r} would be the file of an item of {names_by_file[outer]!r}, {file!r}. Name one of "
-                    "them (--features), or export to another format."
+                    f"it would be the file of an item of {names_by_file[outer]!r}, {file!r}",
+                    feature=name,
+                    advice="Name one of them (--features), or export to another format.",
                 )
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:

@@ -34,7 +34,9 @@ def earlier_version(dataset_dir: str, requested: str = "latest") -> str | None:
     if Version(requested) not in earlier:
         listed = ", ".join(map(str, earlier)) or "none"
         raise VersionError(
-            f"{mine} cannot be checked against {requested}: published versions below {mine} in {folder} are {listed}."
+            f"{mine} cannot be checked against {requested}: published versions below {mine} in {folder} are {listed}.",
+            expected=listed,
+            got=str(requested),
         )
     return storage.join(folder, str(Version(requested)))
 
@@ -86,8 +88,11 @@ def check_number(dataset_dir: str, result_dir: str) -> None:
     verdict = diff(published_dir, result_dir, examples=0).verdict
     if verdict.lowest is not None and version < verdict.lowest:
         raise VersionError(
-            f"{dataset_dir}: expected version {verdict.lowest} or higher, as the result differs from "
-            f"{storage.basename(published_dir)}, got {version}."
+            expected=(
+                f"version {verdict.lowest} or higher, as the result differs from {storage.basename(published_dir)}"
+            ),
+            got=str(version),
+            path=dataset_dir,
         )
 
 

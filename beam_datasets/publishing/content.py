@@ -97,8 +97,12 @@ def complete_split(split: PlannedSplit, shards: Iterable[WrittenShard]) -> list[
     if numbers != list(range(split.num_shards)) or written != split.num_examples:
         raise LostExamplesError(
             f"split {split.split!r}: {len(split_shards)} shards with {written} examples were written, planned were "
-            f"{split.num_shards} with {split.num_examples}. The engine lost or duplicated some; nothing was published. "
-            "Run it again."
+            f"{split.num_shards} with {split.num_examples}. The engine lost or duplicated some",
+            split=split.split,
+            expected=f"{split.num_examples} examples in {split.num_shards} shards",
+            got=f"{written} in {len(split_shards)}",
+            outcome="nothing was published",
+            advice="Run it again.",
         )
     return split_shards
 

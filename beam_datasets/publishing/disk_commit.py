@@ -42,8 +42,10 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         ]
         if wrong:
             raise LostExamplesError(
-                f"{run.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
-                f"{wrong[0]}; nothing was published. Run it again."
+                f"{len(wrong)} of {len(sizes)} files were removed or changed, such as {wrong[0]}",
+                path=run.staging_dir,
+                outcome="nothing was published",
+                advice="Run it again.",
             )
         storage.rename_dir(new_dir, run.target)
     except BaseException:
@@ -68,7 +70,9 @@ def beside(target: str) -> Iterator[str]:
         StorageError: the version is on an object store.
     """
     if storage.is_remote(target):
-        raise StorageError("only a version on a local disk can be overwritten. Raise the version.", path=target)
+        raise StorageError(
+            "only a version on a local disk can be overwritten", path=target, advice="Raise the version."
+        )
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
     folder = runs.staging_dir(target, owner.job)
     storage.make_dirs(folder)

@@ -42,9 +42,13 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
             merge = merge.without_duplicates()
         if len(merge) != group.received:
             raise LostExamplesError(
-                f"{group.text}: {len(merge)} examples arrived, "
-                f"{group.received} were counted when they were encoded. The engine lost or duplicated some; nothing "
-                "was published. Run it again, but not with direct_running_mode=multi_threading."
+                f"{group.text}: {len(merge)} examples arrived, {group.received} were counted when they were encoded. "
+                "The engine lost or duplicated some",
+                split=group.split,
+                expected=f"{group.received} examples",
+                got=f"{len(merge)}",
+                outcome="nothing was published",
+                advice="Run it again, but not with direct_running_mode=multi_threading.",
             )
         _check_unique(merge, group, destination)
         merge = merge.slice(group.skip, group.skip + group.take)

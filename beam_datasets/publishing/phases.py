@@ -154,9 +154,13 @@ def _give_up(run: Run, error: BaseException) -> None:
             if isinstance(error, Exception):
                 reason = error.without_outcome if isinstance(error, BeamDatasetsError) else str(error)
                 raise StorageError(
-                    f"{run.target}: run {run.job} has staged everything and decided to publish it, but the last steps "
-                    f"failed: {reason.rstrip('.')}. To finish it, run the same command again, or "
-                    f"beam-datasets gc {storage.dirname(run.target)} --yes"
+                    f"run {run.job} has staged everything and decided to publish it, but the last steps failed: "
+                    f"{reason}",
+                    path=run.target,
+                    advice=(
+                        "To finish it, run the same command again, or "
+                        f"beam-datasets gc {storage.dirname(run.target)} --yes"
+                    ),
                 ) from error
             return
         is_resumable = not isinstance(error, ResultKeptError) and not runs.is_complete(run.target)
@@ -286,8 +290,11 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     wrong = sorted(path for path, (size, _) in staged.items() if path not in sizes or size not in (None, sizes[path]))
     if wrong:
         raise LostExamplesError(
-            f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
-            f"{wrong[0]}. They were removed, or the run was given up; nothing was published. Run it again."
+            f"{len(wrong)} of {len(staged)} files that were written are missing or of another size, such as "
+            f"{wrong[0]}. They were removed, or the run was abandoned",
+            path=root,
+            outcome="nothing was published",
+            advice="Run it again.",
         )
     if run.is_reserved:
         check_is_of_launcher(run)

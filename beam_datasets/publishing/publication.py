@@ -125,8 +125,9 @@ def check_free(dataset_dir: str, full_name: str) -> None:
         return  # files may be those of a run that is publishing: `reserve` finds out
     if storage.exists(dataset_dir) and (not storage.is_dir(dataset_dir) or storage.list_dir(dataset_dir)):
         raise AlreadyPublishedError(
-            f"{dataset_dir} exists but is not a published dataset (it lacks dataset_info.json or features.json). "
-            f"Move it away to publish {full_name} there."
+            "it exists but is not a published dataset (it lacks dataset_info.json or features.json)",
+            path=dataset_dir,
+            advice=f"Move it away to publish {full_name} there.",
         )
 
 

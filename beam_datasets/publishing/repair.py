@@ -246,19 +246,19 @@ def _check_copy(copy: str, damaged: Examination) -> None:
         PathNotFoundError: it does not exist.
     """
     if copy == damaged.expected.directory:
-        raise MetadataError(f"{copy} is the dataset itself; give another copy of it.")
+        raise MetadataError("it is the dataset itself", path=copy, advice="Give another copy of it.")
     if not storage.is_dir(copy):
-        raise PathNotFoundError(f"{copy}: the directory to copy from does not exist")
+        raise PathNotFoundError("the directory to copy from does not exist", path=copy)
     ours = damaged.expected.full_name
     try:
         theirs = read_expected(copy).full_name
     except DatasetNotFoundError:
         parts = ours.replace(":", "/").split("/")
         subdirectories = [storage.join(copy, *parts[i:]) for i in range(len(parts))]
-        meant = next((f"; did you mean {path}?" for path in subdirectories if catalog.is_published(path)), ".")
-        raise DatasetNotFoundError(f"{copy} is not the directory of a version{meant}") from None
+        advice = next((f"Did you mean {path}?" for path in subdirectories if catalog.is_published(path)), None)
+        raise DatasetNotFoundError("it is not the directory of a version", path=copy, advice=advice) from None
     if damaged.expected.manifest is not None and theirs and ours != theirs:
-        raise MetadataError(f"{copy} is {theirs}, not {ours}; give a copy of this very version.")
+        raise MetadataError(expected=ours, got=theirs, path=copy, advice="Give a copy of the same version.")
 
 
 def copy_file(source: str, target: str, crc: int | None) -> None:
@@ -278,7 +278,9 @@ def copy_file(source: str, target: str, crc: int | None) -> None:
             checksum = crc32c(chunk, checksum)
             writer.write([chunk])
         if checksum != crc:
-            raise StorageError(f"{source} was changed while it was copied; nothing was kept of it. Try again.")
+            raise StorageError(
+                "it was changed while it was copied", path=source, outcome="nothing was copied", advice="Try again."
+            )
 
 
 def _read_if_possible(path: str) -> bytes | None:

@@ -109,7 +109,9 @@ def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tu
         owner = Owner.read(attempt.spill_dir) or Owner.read(attempt.staging_dir)
         if owner is not None and owner.is_here and owner.is_running and owner.is_local:
             raise ResumeError(
-                f"{resumable.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end."
+                f"run {attempt.job} ({owner.text}) is still active",
+                path=resumable.target,
+                advice="Wait until it has ended.",
             )
         if earlier.digest == resumable.digest:
             accepted.update(earlier.accepted)
@@ -118,9 +120,9 @@ def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tu
     if changed_runs and resume != CHANGED:
         changes = "\n  ".join(_describe_changes(changed_runs[-1].fingerprint, resumable.fingerprint))
         raise ResumeError(
-            f"{resumable.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\n"
-            f"If its finished units are valid nevertheless, use --resume {CHANGED}. To encode all units again, omit "
-            "--resume."
+            f"the dataset has changed since the run that is to be resumed:\n  {changes}\n"
+            f"If its finished units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume.",
+            path=resumable.target,
         )
     accepted.update(earlier.digest for earlier in changed_runs)
     return attempts, dataclasses.replace(resumable, accepted=sorted(accepted - {resumable.digest}))

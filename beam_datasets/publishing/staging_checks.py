@@ -56,9 +56,10 @@ def lost_error(path: str, expected: str) -> PathNotFoundError:
         expected: the former content of the path, with its origin.
     """
     return PathNotFoundError(
-        f"expected the {expected}, got none: {LOST}. Mount the disk again if it is not mounted, and run the same "
-        "command again.",
+        f"expected the {expected}, got none: {LOST}",
+        expected=expected,
         path=path,
+        advice="Mount the disk again if it is not mounted, and run the same command again.",
     )
 
 
@@ -99,6 +100,7 @@ def check_is_of_launcher(run: Run) -> None:
         check_directories(run)
     elif not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
         raise StorageError(
-            f"{run.staging_dir}: the launcher has created it, but the worker on {socket.gethostname()} does not see "
-            "it. data_dir must be a place that the launcher and all workers share."
+            f"the launcher has made it, and the worker on {socket.gethostname()} does not see it",
+            path=run.staging_dir,
+            advice="Give a data_dir that the launcher and all workers share.",
         )

@@ -130,8 +130,9 @@ def reserve(run: Run) -> None:
                 abandon(run.target, run.job, by="itself")
                 raise StorageError(
                     "expected the store to refuse to create a file that exists, but it replaced it: two runs "
-                    "could publish one version there. Publish to another store, and copy the directory.",
+                    "could publish one version there",
                     path=path,
+                    advice="Publish to another store, and copy the directory.",
                 )
             _check_empty(run)
             return
@@ -140,14 +141,19 @@ def reserve(run: Run) -> None:
         if reservation.decision is not None:
             finish(run.target)
             raise AlreadyPublishedError(
-                f"{run.target}: {reservation.run.text} had staged everything and decided to publish, but had not "
-                "finished. Its files have been put in place now, and the version is published."
+                f"{reservation.run.text} had staged everything and decided to publish, but had not finished. "
+                "Its files have been put in place now",
+                path=run.target,
+                outcome="the version is published",
             )
         if not reservation.run.is_dead:
             raise AlreadyPublishedError(
-                f"{run.target}: expected no other run, but {reservation.run.text} has reserved it. Wait for its end. "
-                f"If it has ended, give it up: beam-datasets gc {storage.dirname(run.target)} --abandon "
-                f"{reservation.run.job}"
+                f"expected no other run, but {reservation.run.text} has reserved it",
+                path=run.target,
+                advice=(
+                    "Wait for its end. If it has ended, give it up: beam-datasets gc "
+                    f"{storage.dirname(run.target)} --abandon {reservation.run.job}"
+                ),
             )
         discard(reservation.run, by=f"run {run.job}, because {reservation.run.owner.text} is gone")
 
@@ -172,14 +178,17 @@ def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
     decision = proposal if created else decision_of(run.target, run.job)
     _check_not_complete(run.target)  # as in `reserve`: "abandon" may have been deleted
     if decision is None:
-        raise StorageError(f"{_decision_path(run.target, run.job)}: expected a record, but it was deleted.")
+        raise StorageError("expected a record, but it was deleted", path=_decision_path(run.target, run.job))
     if decision.kind == ABANDON:
         raise _abandoned_error(run, decision)
     if decision.digest != digest:
         raise AlreadyPublishedError(
-            f"{run.target}: another attempt of run {run.job} has decided to publish other content (digest "
-            f"{decision.digest}, here {digest}). Either one pipeline object was run twice, or its examples differ from "
-            f"attempt to attempt. Finish the first: beam-datasets gc {storage.dirname(run.target)} --yes"
+            f"another attempt of run {run.job} has decided to publish other content (digest {decision.digest}, here "
+            f"{digest}). Either one pipeline object was run twice, or its examples differ from attempt to attempt",
+            path=run.target,
+            expected=decision.digest,
+            got=digest,
+            advice=f"Finish the first: beam-datasets gc {storage.dirname(run.target)} --yes",
         )
     return decision
 
@@ -242,9 +251,10 @@ def _check_files(run: Run, decision: Decision) -> None:
     wrong = [file for file in decision.files if file.name != run.marker and sizes.get(file.name) != file.num_bytes]
     if wrong:
         raise StorageError(
-            f"{storage.join(run.target, wrong[0].name)}: expected {wrong[0].num_bytes} bytes, got "
-            f"{sizes.get(wrong[0].name, 'no file')} ({len(wrong)} of {len(decision.files)} files are wrong). Run gc to "
-            "put the staged files in place."
+            expected=f"{wrong[0].num_bytes} bytes",
+            got=f"{sizes.get(wrong[0].name, 'no file')} ({len(wrong)} of {len(decision.files)} files are wrong)",
+            path=storage.join(run.target, wrong[0].name),
+            advice="Run gc to put the staged files in place.",
         )
 
 
@@ -268,8 +278,11 @@ def finish(target: str) -> bool:
         except FileNotFoundError as error:
             raise StorageError(
                 f"{error}. {reservation.run.text} had decided to publish {target}, but what it staged was removed, as "
-                "it is once it is published. If you deleted the version, and no run is active: delete "
-                f"{runs_dir(target)} as well, and run the same command again."
+                "it is once it is published",
+                advice=(
+                    "If you deleted the version, and no run is active: delete "
+                    f"{runs_dir(target)} as well, and run the same command again."
+                ),
             ) from None
     if reservation.run.owner.is_dead:
         storage.remove(reservation.run.worker_log)
@@ -349,8 +362,10 @@ def _check_empty(run: Run) -> None:
     if names:
         abandon(run.target, run.job, by="itself")
         raise AlreadyPublishedError(
-            f"{run.target} exists but is not a published dataset (it lacks {run.marker}), and no run is known that put "
-            f"{names[0]} there. Move it away to publish there."
+            f"it exists but is not a published dataset (it lacks {run.marker}), and no run is known that put "
+            f"{names[0]} there",
+            path=run.target,
+            advice="Move it away to publish there.",
         )
 
 
@@ -373,7 +388,9 @@ def _decision_path(target: str, job: str) -> str:
 
 def _abandoned_error(run: Run, decision: Decision) -> AbandonedError:
     """Returns the error about a run that somebody abandoned; see `Decision.by`."""
-    return AbandonedError(f"{run.target}: run {run.job} was given up by {decision.by}; it published nothing.")
+    return AbandonedError(
+        f"run {run.job} was given up by {decision.by}", path=run.target, outcome="it published nothing"
+    )
 
 
 def _damaged_error(path: str, error: Exception) -> StorageError:

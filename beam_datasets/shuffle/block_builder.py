@@ -203,8 +203,12 @@ class BlockBuilder:
             raise
         if size > MAX_RECORD_BYTES:
             raise FeatureValueError(
-                f"split {self._split!r}, key {key!r}: the record has {size:,} bytes; at most {MAX_RECORD_BYTES:,} "
-                "(1 GiB) can be written. Store large values as files and their paths in the dataset."
+                f"split {self._split!r}, key {key!r}: expected a record of at most {MAX_RECORD_BYTES:,} bytes (1 GiB), "
+                f"got {size:,}",
+                split=self._split,
+                key=key,
+                got=f"{size:,}",
+                advice="Store large values as files and their paths in the dataset.",
             )
         self._keys.append(key)
         self._num_bytes += size

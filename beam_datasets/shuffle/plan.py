@@ -158,8 +158,9 @@ def make_plan(
     for split in splits:
         if split not in histograms:
             raise NoExamplesError(
-                f"split {split!r} has no examples; a published split needs at least one. "
-                "Check where its examples come from, or leave the split out."
+                f"split {split!r} has no examples; a published split needs at least one",
+                split=split,
+                advice="Check where its examples come from, or leave the split out.",
             )
         histogram = histograms[split]
         plan = plan_split(split, histogram, options, first_group)
@@ -170,8 +171,9 @@ def make_plan(
         first_group += len(plan)
     if (num_shards := sum(plan.num_shards for plan in plans)) > MAX_SHARDS:
         raise BeamDatasetsError(
-            f"expected at most {MAX_SHARDS:,} shards in all splits, got {num_shards:,}. Set num_shards, or a larger "
-            f"max_shard_size than {options.max_shard_size:,} bytes."
+            expected=f"at most {MAX_SHARDS:,} shards in all splits",
+            got=f"{num_shards:,}",
+            advice=f"Set num_shards, or a larger max_shard_size than {options.max_shard_size:,} bytes.",
         )
     libraries = {name for split in splits for name in histograms[split].libraries}
     requests = storage.sum_requests(histograms[split].requests for split in splits)
@@ -229,8 +231,10 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
     )
     if num_shards > num_examples:
         raise BeamDatasetsError(
-            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards; "
-            f"ask for at most num_shards={num_examples}."
+            f"split {split!r} has {num_examples} examples, too few for {num_shards} shards",
+            split=split,
+            got=f"{num_examples}",
+            advice=f"Ask for at most num_shards={num_examples}.",
         )
     return num_shards
 

@@ -60,7 +60,9 @@ def unpack_with_splits(
         key, example, split = item
         if split not in keeps:
             names = ", ".join(map(repr, keeps))
-            raise BeamDatasetsError(f"key {key!r:.60}: expected one of the splits {names}, got {split!r:.60}.")
+            raise BeamDatasetsError(
+                f"key {key!r:.60}: expected one of the splits {names}, got {split!r:.60}", key=key, got=f"{split!r:.60}"
+            )
         return (key, example), (split,)
     pair = unpack_example(item, ", ".join(keeps))
     return pair, [split for split, keep in keeps.items() if keep is None or keep(pair[0])]
@@ -79,7 +81,9 @@ def unpack_example(element: Any, split: str) -> tuple[Any, Any]:
             return key, example
     except (TypeError, ValueError):
         pass
-    raise BeamDatasetsError(f"split {split!r}: an element is {element!r:.200}; expected a pair (key, example).")
+    raise BeamDatasetsError(
+        f"split {split!r}: expected a pair (key, example), got {element!r:.200}", split=split, got=f"{element!r:.200}"
+    )
 
 
 def check_iterable(split: str, source: Any, builder: Any) -> None:
@@ -92,8 +96,10 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
         iter(source)
     except TypeError:
         raise BeamDatasetsError(
-            f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}. "
-            "Did a function forget yield or return?"
+            f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}",
+            split=split,
+            got=f"{source!r:.100}",
+            advice="Did a function forget yield or return?",
         ) from None
 
 
@@ -123,8 +129,14 @@ def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[An
         if builder.is_appended and not is_integer:
             raise InvalidKeyError(
                 f"split {split!r}: expected integer keys of what is appended with disable_shuffling, got {key!r:.60}. "
-                "Its position would be the key, which published examples have. Give integer keys. If no published "
-                "example has these positions, as of a new split: build the dataset, and append its directory."
+                "Its position would be the key, which published examples have",
+                split=split,
+                expected="an integer",
+                got=f"{key!r:.60}",
+                advice=(
+                    "Give integer keys. If no published example has these positions, as of a new split: build the "
+                    "dataset, and append its directory."
+                ),
             )
         yield (key if is_integer else position), example
 

@@ -83,7 +83,7 @@ class Statistics:
         """
         try:
             if content["format"] != FORMAT:
-                raise MetadataError(f"statistics of format {content['format']!r}; this version reads format {FORMAT}")
+                raise MetadataError(expected=f"statistics of format {FORMAT}", got=f"{content['format']!r:.100}")
             if content["crc32c"] != _checksum({name: content[name] for name in content if name != "crc32c"}):
                 raise MetadataError("statistics: the checksum does not match; they were changed after they were saved")
             return cls(content["dataset"], content["digest"], directory, content["slices"], tuple(content["unknown"]))
@@ -127,8 +127,14 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
         for summary in summaries:
             if (num_examples := summary.counts["examples"]) != runs.num_examples:
                 raise LostExamplesError(
-                    f"{request.directory}, {name!r}: {num_examples} examples were summed up of {runs.num_examples}. "
-                    "The engine lost or duplicated some; nothing was saved. Run it again."
+                    f"{name!r}: {num_examples} examples were summed up of {runs.num_examples}. The engine lost or "
+                    "duplicated some",
+                    path=request.directory,
+                    split=name,
+                    expected=f"{runs.num_examples} examples",
+                    got=f"{num_examples}",
+                    outcome="nothing was saved",
+                    advice="Run it again.",
                 )
         features = {
             names.get(leaf.path, leaf.path): _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)

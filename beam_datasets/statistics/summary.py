@@ -511,7 +511,7 @@ def prepare_request(
     leaves, unknown = leaves_of(info.features)
     expressions = list(info.splits) if splits is None else list(splits)
     if len(set(map(str, expressions))) < len(expressions):
-        raise SplitError(f"a split is asked for twice: {', '.join(map(str, expressions))}")
+        raise SplitError(expected="splits that differ", got=", ".join(map(str, expressions)))
     return StatisticsRequest(
         info.display_name,
         published.digest,
@@ -543,8 +543,10 @@ def _select_leaves(
         if not any(leaf.is_below(name) for leaf in leaves):
             paths = [join_steps(leaf.keys) for leaf in leaves]
             raise FeatureKeyError(
-                f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}."
-                f"{did_you_mean(name, paths)}"
+                f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}",
+                expected=", ".join(paths),
+                got=repr(name),
+                advice=did_you_mean(name, paths).strip() or None,
             )
     return [leaf for leaf in leaves if any(map(leaf.is_below, wanted_names))]
 

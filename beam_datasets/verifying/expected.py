@@ -88,7 +88,7 @@ class Expected:
         texts = {name: self._read_file(name) for name in (MANIFEST_FILE, INFO_FILE, catalog.FEATURES_FILE)}
         has_shards = any(map(ShardFilename.is_valid, self.names or ()))
         if not has_shards and all(text is None for text in texts.values()):
-            raise DatasetNotFoundError(f"{directory} is not a dataset: it has no {INFO_FILE}, and no shards.")
+            raise DatasetNotFoundError(f"it is not a dataset: it has no {INFO_FILE}, and no shards", path=directory)
         self.manifest_text = texts[MANIFEST_FILE]
         self._read_manifest()
         self._check_sums()
@@ -156,7 +156,7 @@ class Expected:
         try:
             return tuple(storage.list_dir(self.directory))
         except PathNotFoundError:
-            raise DatasetNotFoundError(f"{self.directory}: the directory does not exist.") from None
+            raise DatasetNotFoundError("the directory does not exist.", path=self.directory) from None
         except StorageError as error:
             if not storage.is_remote(self.directory):
                 raise
@@ -225,7 +225,9 @@ class Expected:
             info = DatasetInfo.from_json_text(text, path=path, directory=self.directory)
             for split in info.splits.values():
                 if sum(split.shard_lengths) > _MAX_EXAMPLES:
-                    raise MetadataError(f"split {split.name!r} cannot have {sum(split.shard_lengths)} examples")
+                    raise MetadataError(
+                        f"split {split.name!r} cannot have {sum(split.shard_lengths)} examples", split=split.name
+                    )
             self.info = info
         except MetadataError as error:
             self._find(INFO_FILE, "metadata", str(error))
@@ -379,7 +381,7 @@ def read_expected(dataset_dir: str) -> Expected:
     info = expected.info
     if info is not None and info.file_format != "tfrecord" and not any(f.file == INFO_FILE for f in expected.findings):
         raise MetadataError(
-            f"{expected.directory}: the examples are stored as {info.file_format}; only tfrecord can be verified."
+            expected="examples that are stored as tfrecord", got=f"{info.file_format}", path=expected.directory
         )
     return expected
 

@@ -85,7 +85,7 @@ def verify(
         if not (isinstance(dataset_dir, str) and _NAME.fullmatch(dataset_dir)):
             raise
         hint = f"If it is the name of a dataset, use bd.verify(bd.builder({dataset_dir!r}).dataset_dir)."
-        raise DatasetNotFoundError(f"{error} {hint}") from None
+        raise DatasetNotFoundError(error.problem, path=error.path, advice=hint) from None
 
 
 _NAME = re.compile(r"\w+(/\w+)?(:[\d.*]+)?")  # of a dataset, with a config or version

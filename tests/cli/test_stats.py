@@ -226,7 +226,7 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
         (["inter", *SOURCE[1:], *TO], 1, "no dataset 'inter'"),
         ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
         ([*SOURCE, *TO, "--fromat", "x"], 2, "unknown option --fromat"),
-        ([*SOURCE, *TO, "--to", "{}"], 1, "nothing that is there is overwritten"),
+        ([*SOURCE, *TO, "--to", "{}"], 1, "existing files are not overwritten"),
         ([*SOURCE, *TO, "--to", "{}/file/out"], 1, "{}/file/out: this directory cannot be made: Not a directory"),
         ([*SOURCE, *TO, "--to", "{}/file/deep/out"], 1, "{}/file/deep: this directory cannot be made: Not a directory"),
     ],

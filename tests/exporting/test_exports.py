@@ -32,6 +32,7 @@ from beam_datasets.publishing.progress import measure
 from tests.diffing.versions import Made
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
+from tests.facts import raises_with
 from tests.published import flip, upload
 from tests.reading.conftest import Storage, write_dataset
 
@@ -42,7 +43,12 @@ from tests.reading.conftest import Storage, write_dataset
     "source, options, error, message",
     [
         ("spec_intr", {}, errors.DatasetNotFoundError, "no dataset 'spec_intr' .* Did you mean 'spec_inter'"),
-        ("spec_inter", {"format": "parket"}, errors.BeamDatasetsError, "known are parquet, .* Did you mean 'parquet'"),
+        (
+            "spec_inter",
+            {"format": "parket"},
+            errors.BeamDatasetsError,
+            "parquet, .* got 'parket'. Did you mean 'parquet'",
+        ),
         ("spec_inter", {"split": "trian"}, errors.SplitError, "no split 'trian'"),
         ("spec_inter", {"split": "train[:9%"}, errors.SplitError, "'train.:9%'"),
         ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "selects none"),
@@ -69,15 +75,15 @@ def test_refuses_a_place_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(errors.PathExistsError, match="file is a file; name a directory"):
+    with raises_with(errors.PathExistsError, path=str(tmp_path / "file")):
         plan_export(INTER, tmp_path / "file")
-    with pytest.raises(errors.PathExistsError, match="full exists and is not empty; nothing that is there is overwrit"):
+    with raises_with(errors.PathExistsError, path=str(tmp_path / "full"), mentions=["empty"]):
         plan_export(INTER, tmp_path / "full")
     (tmp_path / "empty").mkdir()
     assert len(list(export(INTER, tmp_path / "empty").iterdir())) == 2
     source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [3]})
     for place in (source, source / "out"):
-        with pytest.raises(errors.BeamDatasetsError, match="is inside the dataset .*d/1.0.0, and a published version"):
+        with raises_with(errors.BeamDatasetsError, path=str(place), mentions=[f"dataset {source}"]):
             plan_export(source, place)
     assert export(source, source.parent / "1.0.0_export").exists()
 
@@ -121,7 +127,7 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
         again = write_shard(plan, run.staging_dir, *shards[1])  # an engine may do it twice
         assert again == written[1]
         for missing in ([], written[:2], [*written, written[0]], [*written[:2], replace(written[2], num_examples=1)]):
-            with pytest.raises(errors.LostExamplesError, match="split 'train': .* planned were 3 with 411"):
+            with raises_with(errors.LostExamplesError, split="train", expected="411 examples in 3 shards"):
                 finish(plan, run, missing)
         assert finish(plan, run, list(reversed(written))) == str(tmp_path / "out")
         assert finish(plan, run, written) == str(tmp_path / "out")
@@ -172,13 +178,13 @@ def execute(plan: Any, meanwhile: Any = None, run: Any = None) -> str:
 def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
     """On a disk the first that is complete, on an object store the first that starts; the other changes nothing."""
     plan, other = plan_export(INTER, place), plan_export(INTER, place, **options)
-    with pytest.raises(errors.PathExistsError, match="out exists and is not empty|another run|has reserved it"):
+    with raises_with(errors.PathExistsError, mentions=[place]):
         execute(plan, other)
     if storage.is_remote(place):
         execute(plan_export(INTER, place, **options))
     found = contents(place)
     assert storage.list_dir(storage.dirname(place)) == ["out"]
-    with pytest.raises(errors.PathExistsError, match="out exists and is not empty"):
+    with raises_with(errors.PathExistsError, path=place):
         plan_export(INTER, place)
     storage.remove_tree(place)
     assert contents(execute(plan_export(INTER, place, **options))) == found
@@ -200,7 +206,7 @@ def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch
         create(path, content)
 
     monkeypatch.setattr(storage, "create_bytes", decide_late)
-    with pytest.raises(errors.PathExistsError, match="already published in"):
+    with raises_with(errors.PathExistsError, mentions=[place]):
         execute(plan, run=run)
     assert json.loads(contents(place)["_export.json"])["splits"]["train"]["num_examples"] == [5]
 
@@ -251,7 +257,7 @@ def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
     [shard] = source.glob("*00001-of-00002")
     flip(shard, -1)
     for name in FORMATS:
-        with pytest.raises(errors.CorruptRecordError, match=r"d-train.tfrecord-00001-of-00002, byte \d+ \(record 29\)"):
+        with raises_with(errors.CorruptRecordError, path=str(shard), record=29):
             export(source, tmp_path / "out", name)
         assert export(source, tmp_path / name, name, split="train[:30]")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", *FORMATS])
@@ -272,7 +278,7 @@ def test_a_record_whose_lists_differ_in_length_is_an_error(
 
     records = dict.fromkeys(range(20), record({"x": 2, "y": 2})) | {7: record({"x": 2, "y": 1})}
     made = Made(tree, {"train": records}, orders={"train": range(20)}, encode=bytes).write(tmp_path, "1.0.0")
-    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): more\.pairs: .* different numbers of items"):
+    with raises_with(errors.FeatureError, record=7, feature="more.pairs"):
         export(made, tmp_path / "out", name)
     assert export(made, tmp_path / "good", name, split="train[:7]+train[8:]")
 
@@ -311,7 +317,7 @@ def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
 
     plan = plan_export(INTER, tmp_path / "out", "jsonl")
     plan = replace(plan, format=Lossy(), splits=tuple(replace(split, num_bytes=10**9) for split in plan.splits))
-    with pytest.raises(errors.LostExamplesError, match="1 examples were written of 411"):
+    with raises_with(errors.LostExamplesError, expected="411 examples", got="1"):
         write_shard(plan, plan.new_run("").staging_dir, *next(plan.shards()))
 
 
@@ -363,6 +369,6 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
         assert storage.list_dir(plan.target) == sorted(path.name for path in expected.iterdir())
         for file in expected.iterdir():
             assert storage.read_bytes(storage.join(plan.target, file.name)) == file.read_bytes()
-        with pytest.raises(errors.PathExistsError, match="exists and is not empty"):
+        with raises_with(errors.PathExistsError, path=plan.target):
             plan_export(source, plan.target, name)
     assert storage.list_dir("memory://exports/out") == sorted(FORMATS)

@@ -81,16 +81,15 @@ def test_a_directory_that_is_no_copy(copy: Path, published: Path, tmp_path: Path
     (copy / SHARD).unlink()
     roots = [published.parent, Path(shutil.copytree(published.parent, tmp_path / "other/ds")).parent]
     for root, below in zip(roots, ("1.0.0", "ds/1.0.0")):
-        message = f"{root} is not the directory of a version; did you mean {root / below}?"
-        with pytest.raises(DatasetNotFoundError, match=re.escape(message)):
+        with raises_with(DatasetNotFoundError, path=str(root), advice=[f" {root / below}?"]):
             bd.repair(copy, copy=root)
         assert bd.repair(copy, copy=root / below, dry_run=True).refused == {}
-    with pytest.raises(DatasetNotFoundError, match=r"is not the directory of a version\."):
+    with raises_with(DatasetNotFoundError, path=str(tmp_path), advice=None):
         bd.repair(copy, copy=tmp_path)
     later = shutil.copytree(published, tmp_path / "ds/2.0.0")
     manifest = Manifest.from_text((later / "manifest.json").read_bytes(), path="m")
     (later / "manifest.json").write_text(dataclasses.replace(manifest, version="2.0.0").to_text())
-    with pytest.raises(MetadataError, match=f"{later} is ds:2.0.0, not ds:1.0.0; give a copy of this very version"):
+    with raises_with(MetadataError, path=str(later), expected="ds:1.0.0", got="ds:2.0.0"):
         bd.repair(copy, copy=later)
 
 
@@ -172,9 +171,9 @@ def test_a_copy_of_another_dataset_is_refused(copy: Path, tmp_path: Path) -> Non
 
 
 def test_no_copy(copy: Path, tmp_path: Path) -> None:
-    with pytest.raises(PathNotFoundError, match="directory to copy from does not exist"):
+    with raises_with(PathNotFoundError, path=str(tmp_path / "nowhere")):
         bd.repair(copy, copy=tmp_path / "nowhere")
-    with pytest.raises(MetadataError, match="is the dataset itself"):
+    with raises_with(MetadataError, path=str(copy), advice=["another copy"]):
         bd.repair(copy, copy=copy)
 
 
@@ -209,7 +208,7 @@ def test_what_is_written_is_renamed_into_its_place(copy: Path, published: Path) 
 
 def test_a_copy_that_changes_meanwhile_leaves_the_file_as_it_is(copy: Path, published: Path) -> None:
     (copy / SHARD).write_bytes(b"damaged")
-    with pytest.raises(StorageError, match="was changed while it was copied"):
+    with raises_with(StorageError, path=str(published / SHARD), outcome="nothing was copied"):
         copy_file(str(published / SHARD), str(copy / SHARD), 12345)
     assert (copy / SHARD).read_bytes() == b"damaged"
     assert not list(copy.glob(".tmp-*"))
@@ -242,7 +241,7 @@ def test_nothing_is_done_to_a_whole_dataset(published: Path) -> None:
 
 def test_flags_are_bools(published: Path) -> None:
     for name in ("dry_run", "decode"):
-        with pytest.raises(TypeError, match=f"{name} must be True or False, not 'no'"):
+        with pytest.raises(TypeError, match=f"^{name} .*'no'"):
             bd.repair(published, **{name: "no"})
 
 

@@ -108,7 +108,9 @@ def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
 def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
     one, other = announced(data_dir), announced(data_dir)
     phases.reserve(one)
-    with pytest.raises(AlreadyPublishedError, match=rf"run {one.job} \(process \d+ on .*gc .* --abandon {one.job}$"):
+    with raises_with(
+        AlreadyPublishedError, path=one.target, mentions=[f"run {one.job} (process "], advice=[f" --abandon {one.job}"]
+    ):
         phases.reserve(other)
     assert not storage.exists(other.staging_dir)
     phases.reserve(one)
@@ -145,7 +147,7 @@ def test_a_holder_that_may_be_alive_is_not_replaced(data_dir: str, dead: int, ch
     run = owned(killed(announced(data_dir), dead), started=0.0, **change)
     phases.reserve(run)
     storage.write_bytes(run.submitted_file, b"")
-    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+    with raises_with(AlreadyPublishedError, advice=["--abandon"]):
         phases.reserve(announced(data_dir))
 
 
@@ -164,7 +166,7 @@ def test_a_holder_of_a_users_own_pipeline_is_not_replaced(data_dir: str, dead: i
     """A worker has reserved the version, and the launcher has ended without waiting for the job."""
     gone = owned(killed(announced(data_dir), dead), started=0.0, runner="FlinkRunner")
     phases.reserve(dataclasses.replace(gone, is_reserved=False))
-    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+    with raises_with(AlreadyPublishedError, advice=["--abandon"]):
         phases.reserve(announced(data_dir))
 
 
@@ -176,9 +178,7 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     for file in [file for file in decision.files if file.name != "dataset_info.json"][:committed]:
         store_commit.commit_file(gone, file)
     assert not catalog.is_published(gone.target)
-    with pytest.raises(
-        AlreadyPublishedError, match=rf"run {gone.job} .*put in place now, and the version is published"
-    ):
+    with raises_with(AlreadyPublishedError, mentions=[f"run {gone.job} "], outcome="the version is published"):
         phases.reserve(announced(data_dir))
     check_published_by(gone)
     assert storage.list_dir(storage.dirname(gone.target)) == ["1.0.0"]
@@ -204,7 +204,7 @@ def test_a_version_that_was_deleted_before_its_records_says_what_to_do(
         lambda: phases.reserve(again),
         lambda: store_commit.finish(gone.target),
     ):  # the latter is what gc does
-        with pytest.raises(StorageError, match=f"run {gone.job} .* If you deleted the version, .* delete {records} "):
+        with raises_with(StorageError, mentions=[f"run {gone.job} "], advice=[f"delete {records} "]):
             attempt()
     storage.remove_tree(records)
     phases.reserve(again)
@@ -231,14 +231,14 @@ def test_an_attempt_with_other_content_is_an_error(data_dir: str) -> None:
     run = announced(data_dir)
     phases.reserve(run)
     phases.decide(run, *staged(run))
-    with pytest.raises(AlreadyPublishedError, match="decided to publish other content"):
+    with raises_with(AlreadyPublishedError, path=run.target, expected=re.compile("^[0-9a-f]{64}$"), advice=["gc"]):
         phases.decide(run, *staged(run, count=11))
 
 
 def test_files_of_another_program_in_the_target_stay(data_dir: str) -> None:
     run = announced(data_dir)
     storage.write_bytes(storage.join(run.target, "notes.txt"), b"mine")
-    with pytest.raises(AlreadyPublishedError, match=r"no run is known that put notes\.txt there"):
+    with raises_with(AlreadyPublishedError, path=run.target, mentions=["notes.txt"]):
         phases.reserve(run)
     assert contents(run.target) == {"notes.txt": b"mine"}
     storage.remove(storage.join(run.target, "notes.txt"))
@@ -268,7 +268,7 @@ def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str
     decision = phases.decide(run, *staged(run))
     for file in decision.files[:-1]:
         store_commit.commit_file(run, file)
-    with pytest.raises(StorageError, match=f"^{run.target}/{decision.files[-1].name}: expected .* got no file"):
+    with raises_with(StorageError, path=f"{run.target}/{decision.files[-1].name}", got=["no file"]):
         phases.make_visible(run, decision)
     assert storage.exists(run.staging_dir)
     assert store_commit.finish(run.target)
@@ -297,7 +297,7 @@ def test_a_job_whose_state_is_unknown_keeps_everything(data_dir: str, tmp_path: 
     with pytest.raises(JobStateUnknownError):
         lose_contact()
     assert (spill / "a.block").exists()
-    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+    with raises_with(AlreadyPublishedError, advice=["--abandon"]):
         phases.reserve(announced(data_dir))
     phases.publish(run, *staged(run))  # the job goes on
     check_published_by(run)
@@ -333,9 +333,9 @@ def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do
             phases.decide(run, *staged(run))
             raise error
 
-    with pytest.raises(StorageError, match=r"has staged everything .* 503\. To finish it, run the same command again"):
+    with raises_with(StorageError, path=run.target, mentions=[run.job, "503. "], advice=["the same command"]):
         fail()
-    with pytest.raises(AlreadyPublishedError, match="put in place now"):
+    with raises_with(AlreadyPublishedError, path=run.target, outcome="the version is published"):
         phases.reserve(announced(data_dir))
     check_published_by(run)
 

@@ -18,6 +18,7 @@ from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.verifying import Finding, Lost, Report, scan
 from beam_datasets.verifying import report as report_module
 from tests.directories import contents
+from tests.facts import raises_with
 from tests.published import edit_json, restore
 from tests.verifying import corruptions
 
@@ -225,20 +226,20 @@ def test_small_files_that_are_gone(copy: Path) -> None:
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="directory does not exist"):
+    with raises_with(DatasetNotFoundError, path=str(tmp_path / "nowhere")):
         bd.verify(tmp_path / "nowhere")
-    with pytest.raises(DatasetNotFoundError, match="is not a dataset"):
+    with raises_with(DatasetNotFoundError, path=str(tmp_path), mentions=["dataset_info.json"]):
         bd.verify(tmp_path)
     (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
-    with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
+    with raises_with(ValueError, mentions=["jobs", "0"]):
         bd.verify(tmp_path, jobs=0)
-    with pytest.raises(TypeError, match="decode must be True or False, not 'no'"):
+    with raises_with(TypeError, mentions=["decode", "'no'"]):
         bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
 
 
 def test_another_format(bare: Path) -> None:
     edit_json(bare / "dataset_info.json", lambda info: info.update(fileFormat="array_record"))
-    with pytest.raises(MetadataError, match="only tfrecord"):
+    with raises_with(MetadataError, path=str(bare), expected=["tfrecord"], got="array_record"):
         bd.verify(bare)
 
 
