@@ -106,7 +106,9 @@ def repair(
         StoreOptionsError: there are options of a store for a local path.
     """
     if copy_storage_options and (copy is None or not storage.is_remote(copy)):
-        raise StoreOptionsError(f"copy_storage_options are for a copy that is a URL; it is {copy}. Leave them out")
+        raise StoreOptionsError(
+            f"copy_storage_options are for a copy that is a URL; it is {copy}", advice="Leave them out."
+        )
     dry_run = boolean("dry_run", dry_run)
     examined_before = examine(dataset_dir, decode=decode, jobs=jobs, progress=progress, storage_options=storage_options)
     if copy is not None:

@@ -134,7 +134,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
         return
     path = paths.normalize(path)
     if in_dir and not local.exists(folder := paths.dirname(path)):
-        raise PathNotFoundError(f"{folder}: the directory does not exist; make it first")
+        raise PathNotFoundError("the directory does not exist; make it first", path=folder)
     local.check_writable(path)
 
 
@@ -186,7 +186,7 @@ def create_copy(source: PathLike, target: PathLike) -> None:
     """
     source, target = paths.normalize(source), paths.normalize(target)
     if not _in_one_store(source, target):
-        raise StorageError(f"{source}: expected a file in the object store of {target}")
+        raise StorageError(f"expected a file in the object store of {target}", path=source)
     from beam_datasets.storage import objects
 
     if not objects.copy(source, target, overwrite=False):
@@ -417,7 +417,7 @@ def glob(pattern: PathLike) -> list[str]:
     parts = text.split("/")
     fixed = next(i for i, name in enumerate(parts) if has_wildcard(name))
     if paths.is_remote(text) and fixed < 3:
-        raise StorageError(f"{text}: the name of a bucket or server cannot be a pattern")
+        raise StorageError("the name of a bucket or server cannot be a pattern", path=text)
     matches, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
     for depth, name in enumerate(names, start=1):
         if has_wildcard(name):

@@ -193,8 +193,10 @@ def check_range(path: str, start: int, stop: int, size: int) -> None:
         raise ValueError(f"{path}: bytes [{start}, {stop}) are not a range: 0 <= start <= stop is needed")
     if stop > size:
         raise StorageError(
-            f"{path} has {size} bytes, but bytes [{start}, {stop}) were asked for. "
-            "It is cut off, or was replaced: rebuild or restore it"
+            expected=f"at least {stop} bytes",
+            got=f"{size}",
+            path=path,
+            advice="The file is cut off, or was replaced: rebuild or restore it.",
         )
 
 

@@ -65,8 +65,8 @@ class ForkedObstore:
             raise AttributeError(name)
         raise StorageError(
             f"obstore.{name}: this process was forked from one that had used an object store, whose threads it lacks, "
-            "so it can only read objects. Start workers by 'spawn' or 'forkserver': "
-            "multiprocessing.set_start_method('spawn')"
+            "so it can only read objects",
+            advice="Start workers by 'spawn' or 'forkserver': multiprocessing.set_start_method('spawn')",
         )
 
     def _call(self, name: str, store: Store, key: str, arguments: dict[str, Any]) -> Any:
@@ -85,7 +85,7 @@ class ForkedObstore:
         try:
             kind, result = self._helper.ask((name, store[0], store[1].values, key, arguments))
         except HelperEndedError as error:
-            raise StorageError(f"{store[0]}: the reader of a forked process did not answer: {error}") from None
+            raise StorageError(f"the reader of a forked process did not answer: {error}", path=store[0]) from None
         if kind is not None:
             raise _error_class(kind)(result)
         return result

@@ -96,7 +96,9 @@ class LocalReader(Reader):
         while start < stop:
             data = os.pread(descriptor, stop - start, start)
             if not data:
-                raise StorageError(f"{self.path} ended at byte {start} while it was read; it had {self.size} bytes")
+                raise StorageError(
+                    "it became shorter while it was read", path=self.path, expected=f"{self.size} bytes", got=f"{start}"
+                )
             parts.append(data)
             start += len(data)
         return b"".join(parts)
@@ -452,9 +454,7 @@ def link(source: str, target: str) -> None:
         os.link(os.path.realpath(source), target)
     except OSError as error:
         if error.errno == errno.EXDEV:
-            raise StorageError(
-                f"{target} is on another disk than {source}: a file cannot be on two; copy it"
-            ) from error
+            raise StorageError(f"it is on another disk than {source}", path=target, advice="Copy the file.") from error
         raise _as_storage_error(target if isinstance(error, FileExistsError) else source, error) from error
 
 

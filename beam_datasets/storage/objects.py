@@ -349,7 +349,9 @@ def client(root: str, options: StoreOptions) -> Any:
     kind = scheme(root)
     if kind == "memory":
         if options:
-            raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
+            raise StorageError(
+                expected="no storage_options, as memory:// takes none", got=", ".join(sorted(options.values)), path=root
+            )
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
     settings = dict(options.values)
     with _naming_object(root, options), _checking_options(root, options):
@@ -385,9 +387,12 @@ def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
         if not (options and (_is_panic(error) or isinstance(error, wrong))):
             raise
         raise StorageError(
-            f"{root}: storage_options: {options.redact(_reason(error)).rstrip('.')}. Got "
-            f"{', '.join(sorted(options.values))}; they are called as obstore's stores call them, such as "
-            "access_key_id, secret_access_key, region, endpoint, token, skip_signature: https://developmentseed.org/obstore"
+            f"storage_options: {options.redact(_reason(error)).rstrip('.')}. Got {', '.join(sorted(options.values))}",
+            path=root,
+            advice=(
+                "The names are those of obstore's stores, such as access_key_id, secret_access_key, region, endpoint, "
+                "token, skip_signature: https://developmentseed.org/obstore"
+            ),
         ) from None
 
 
@@ -417,6 +422,7 @@ def _check_endpoints(root: str, options: Mapping[str, Any]) -> None:
                 f"{name}: expected the address of a server with http:// or https://, such as http://host:9000, got "
                 "another text",
                 path=root,
+                expected="http:// or https://",
             )
 
 
@@ -548,13 +554,14 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
     if any(phrase in reason for phrase in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
         return PathPermissionError(
-            "no credentials found, in storage_options, in the environment and from this machine's "
-            f"metadata server. Set {names}; for public data skip_signature=true in storage_options. ({reason:.300})",
+            "no credentials found, in storage_options, in the environment and from this machine's metadata server "
+            f"({reason:.300})",
             path=path,
+            advice=f"Set {names}; for public data skip_signature=true in storage_options.",
         )
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         origin = "in storage_options" if options else "in the environment"
-        return PathPermissionError(f"{reason}. Do the credentials {origin} allow it?", path=path)
+        return PathPermissionError(reason, path=path, advice=f"Do the credentials {origin} allow it?")
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(f"{path}: {reason}")
 

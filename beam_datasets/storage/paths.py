@@ -161,7 +161,7 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
     if options is None or not (options or is_remote(normal)):
         return normal
     if not is_remote(normal):
-        raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path. Leave them out")
+        raise StoreOptionsError(f"storage_options are for URLs; {normal} is a local path", advice="Leave them out.")
     return register(normal, StoreOptions(options))
 
 
@@ -275,8 +275,10 @@ def options_of(path: str) -> StoreOptions:
         options = _options_of_root(root)
         if options is None and number:
             raise StorageError(
-                f"{root}: expected storage_options of this process, got a number that another process gave them. Use "
-                f"{bucket} with storage_options."
+                expected="storage_options of this process",
+                got="a number that another process gave them",
+                path=root,
+                advice=f"Use {bucket} with storage_options.",
             )
         return _registered.setdefault(root, options or NO_OPTIONS)
 
@@ -304,7 +306,9 @@ def _options_of_root(root: str) -> StoreOptions | None:
             shared_options = json.load(file)
             if root in shared_options and shared_options[root] is None:
                 raise StorageError(
-                    f"{root}: expected storage_options that other processes can be given, got values that are not JSON."
+                    expected="storage_options that other processes can be given",
+                    got="values that are not JSON",
+                    path=root,
                 )
             for name, values in shared_options.items():
                 if values is not None:

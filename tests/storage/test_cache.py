@@ -18,6 +18,7 @@ from beam_datasets import storage
 from beam_datasets.errors import StorageError
 from beam_datasets.storage import caching
 from beam_datasets.storage.caching import PIECE_BYTES, PieceCache, cached
+from tests.facts import raises_with
 from tests.processes import started
 from tests.storage.conftest import RangeHandler
 
@@ -65,7 +66,7 @@ def test_ranges_are_those_of_the_file(url, folder):
         with open_cached(url) as reader:
             assert list(reader.read_many(ranges)) == wanted
             assert [bytes(reader.read(*span)) for span in ranges] == wanted
-            with pytest.raises(StorageError, match=f"^{url} has"):
+            with raises_with(StorageError, path=url, got=f"{len(CONTENT)}"):
                 reader.read(0, len(CONTENT) + 1)
     assert len(pieces(folder)) == 4
     assert bytes(caching.read_all(url)) == CONTENT
@@ -251,5 +252,5 @@ def test_a_full_disk_costs_speed(url, folder):
 @pytest.mark.parametrize("text", ["10 GB", "-1", "1e9"])
 def test_a_budget_that_is_no_number_is_an_error(url, folder, monkeypatch, text):
     monkeypatch.setenv("BEAM_DATASETS_CACHE_BYTES", text)
-    with pytest.raises(ValueError, match=r"BEAM_DATASETS_CACHE_BYTES is .*; it must be a number of bytes"):
+    with pytest.raises(ValueError, match=f"BEAM_DATASETS_CACHE_BYTES .*{text!r}"):
         open_cached(url)

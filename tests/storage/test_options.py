@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import stat
@@ -21,7 +22,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import helper_process, storage
 from beam_datasets.cli import main
-from beam_datasets.errors import PathPermissionError, StorageError
+from beam_datasets.errors import PathPermissionError, StorageError, StoreOptionsError
 from beam_datasets.storage import forked, objects, paths
 from beam_datasets.storage.paths import StoreOptions, options_of
 from tests.facts import raises_with
@@ -62,7 +63,7 @@ def test_one_bucket_with_other_options_has_a_numbered_name(bucket):
     assert storage.with_options(f"{bucket}/x", {}) == f"{bucket}~3/x"
     assert [options_of(path).values for path in (one, two, f"{bucket}~3/y")] == [OPTIONS, OTHER, {}]
     assert storage.url(two) == one
-    with pytest.raises(StorageError, match=r"~9: .* another process gave them\. Use s3://bucket-\w+ with"):
+    with raises_with(StorageError, path=f"{bucket}~9", advice=[f" {bucket} "]):
         storage.exists(f"{bucket}~9/x")
 
 
@@ -124,15 +125,15 @@ def test_a_killed_process_leaves_no_secrets(tmp_path):
 
 def test_a_local_path_takes_none():
     assert storage.with_options("/data", {}) == storage.with_options("/data", None) == "/data"
-    with pytest.raises(ValueError, match="^storage_options are for URLs; /data is a local path"):
+    with raises_with(StoreOptionsError, mentions=["storage_options", "/data"]):
         storage.with_options("/data", OPTIONS)
-    with pytest.raises(TypeError, match="name of an option"):
+    with pytest.raises(TypeError, match="^storage_options.* option .*int"):
         storage.with_options("s3://bucket", {1: 2})
 
 
 def test_a_url_in_place_of_a_name():
     """It is not the options that are wrong."""
-    with pytest.raises(ValueError, match=r"A directory is opened by bd.builder_from_directory\('s3://b/x/1.0.0'\)"):
+    with raises_with(ValueError, mentions=["bd.builder_from_directory('s3://b/x/1.0.0')"]):
         bd.load("s3://b/x/1.0.0", storage_options=OPTIONS)
 
 
@@ -154,11 +155,11 @@ def test_stores_with_other_options_are_others():
         ("s3://bucket", {"client_options": {"bogus": SECRET}}, "bogus"),
         ("s3://bucket", {"retry_config": {"max_retries": -1}}, "can't convert negative int"),
         ("https://127.0.0.1", {"bogus": SECRET}, "'bogus'"),
-        ("memory://of-nobody", {"bogus": SECRET}, "takes no storage_options; got bogus"),
+        ("memory://of-nobody", {"bogus": SECRET}, "got bogus"),
     ],
 )
 def test_what_a_store_does_not_know_is_said_without_what_it_was(url, given, problem):
-    with pytest.raises(StorageError, match=f"^{url}: .*{problem}") as error:
+    with raises_with(StorageError, path=url, mentions=[problem]) as error:
         storage.read_bytes(storage.with_options(f"{url}/x", given))
     shown = "".join(traceback.format_exception(error.value))
     assert SECRET not in shown
@@ -217,7 +218,7 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_credentials")
 def test_the_error_says_what_to_set(url: str, options: dict[str, object], names: str) -> None:
     """No credentials are found for a store."""
-    with pytest.raises(PathPermissionError, match=f"{url.rpartition('/')[0]}.*: no credentials found, .*{names}"):
+    with raises_with(PathPermissionError, mentions=[url.rpartition("/")[0], "credentials"], advice=re.compile(names)):
         storage.read_bytes(storage.with_options(url, options))
 
 
@@ -247,9 +248,9 @@ def test_reads_from_a_web_server(server, tmp_path):
     with raises_with(FileNotFoundError, path=f"{server}/d/y"):
         storage.read_bytes(f"{server}/d/y")
     for act in (storage.list_dir, storage.is_dir, storage.remove_tree):
-        with pytest.raises(StorageError, match=f"^{server}/d: .* web server"):
+        with raises_with(StorageError, path=f"{server}/d", mentions=["web server"]):
             act(f"{server}/d")
-    with pytest.raises(StorageError, match=f"^{server}: names a server"):
+    with raises_with(StorageError, path=server, mentions=["file"]):
         storage.read_bytes(server)
 
 
@@ -270,7 +271,7 @@ def test_a_forked_process_reads_and_does_not_hang(server, tmp_path):
                 assert bytes(other.read(1)) == b"ello"
             with raises_with(FileNotFoundError, path=f"{server}/z"):
                 storage.open_reader(f"{server}/z")
-            with pytest.raises(StorageError, match="forked .* can only read objects.*'spawn'"):
+            with raises_with(StorageError, mentions=["forked"], advice=["'spawn'"]):
                 storage.write_bytes("s3://bucket/z", b"")
             helper = objects._FORKED._helper._process.pid
             (tmp_path / "helper").write_text(str(helper))
@@ -365,7 +366,7 @@ def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server
 
 
 def test_other_schemes_say_what_is_missing():
-    with pytest.raises(StorageError, match=r"^nonsense://x/y: "):
+    with raises_with(StorageError, path="nonsense://x/y"):
         storage.read_bytes("nonsense://x/y")
 
 
@@ -386,9 +387,7 @@ def test_options_of_the_client(scheme, options, name):
     """obstore ends in a panic of Rust for them, which is no Exception."""
     place = "127.0.0.1:1" if scheme == "http" else f"bucket-{uuid.uuid4().hex}"
     path = storage.with_options(f"{scheme}://{place}/x", options)
-    with pytest.raises(
-        StorageError, match=rf"is an option of the client. Give it as .'client_options': .'{name}': ..."
-    ) as caught:
+    with raises_with(StorageError, mentions=[f"{{'client_options': {{'{name}': ...}}}}"]) as caught:
         storage.read_bytes(path)
     assert "30s" not in str(caught.value)
 
@@ -401,10 +400,10 @@ def test_options_that_end_in_a_panic(bucket, monkeypatch):
         raise PanicException("expected config prefix to start with aws_")
 
     monkeypatch.setattr("obstore.store.from_url", from_url)
-    with pytest.raises(StorageError, match="storage_options: expected config prefix"):
+    with raises_with(StorageError, path=bucket, mentions=["storage_options", "config prefix"]):
         storage.read_bytes(storage.with_options(f"{bucket}/x", {"a_later_option": "1"}))
     for wrong in (3, [1]):
-        with pytest.raises(StorageError, match=r"client_options must be a dict, such as .'timeout': '30s'."):
+        with raises_with(StorageError, path=bucket, mentions=["client_options", type(wrong).__name__]):
             storage.read_bytes(storage.with_options(f"{bucket}/x", {"client_options": wrong}))
 
 
@@ -414,13 +413,13 @@ BAD_ADDRESSES = ["localhost:9000", f"user:{SECRET}@host", "", "http://", "http:/
 @pytest.mark.parametrize("address", BAD_ADDRESSES)
 def test_an_endpoint_without_scheme_or_host(bucket, monkeypatch, address):
     """obstore ends in a panic at the first request."""
-    expected = "expected the address of a server with http:// or https://"
+    expected = "http:// or https://"
     for name in ("endpoint", "AWS_ENDPOINT_URL"):
-        with pytest.raises(StorageError, match=f"{name}: {expected}") as caught:
+        with raises_with(StorageError, expected=expected, mentions=[f" {name}: "]) as caught:
             storage.read_bytes(storage.with_options(f"{bucket}/x", {**OPTIONS, name: address}))
         assert SECRET not in "".join(traceback.format_exception(caught.value))
     monkeypatch.setenv("AWS_ENDPOINT", address)
-    with pytest.raises(StorageError, match=f"AWS_ENDPOINT: {expected}"):
+    with raises_with(StorageError, expected=expected, mentions=[" AWS_ENDPOINT: "]):
         storage.read_bytes(f"{bucket}-b/x")
     good = {**OPTIONS, "endpoint": "http://127.0.0.1:1", "retry_config": {"max_retries": 0}}
     with pytest.raises(StorageError, match="error sending request"):
@@ -434,7 +433,7 @@ def test_a_key_that_ends_with_a_line_break(bucket):
         "secret_access_key": "b",
         "region": "x",
     }
-    with pytest.raises(StorageError, match="cannot make a request .* Check the values in storage_options") as caught:
+    with raises_with(StorageError, path=f"{bucket}/x", advice=["storage_options"]) as caught:
         storage.read_bytes(storage.with_options(f"{bucket}/x", options))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 

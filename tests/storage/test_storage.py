@@ -54,7 +54,7 @@ def test_a_file_that_is_too_short_is_an_error(root, start, stop):
     storage.write_bytes(path, DATA)
     with storage.open_reader(path) as reader:
         for read in (lambda: reader.read(start, stop), lambda: list(reader.read_many([(start, stop)]))):
-            with pytest.raises(StorageError, match=r"b\.bin"):
+            with raises_with(StorageError, path=path, got=f"{len(DATA)}"):
                 read()
 
 
@@ -62,7 +62,7 @@ def test_a_range_that_is_none(root):
     path = storage.join(root, "b.bin")
     storage.write_bytes(path, DATA)
     for start, stop in [(-1, 5), (5, 4)]:
-        with storage.open_reader(path) as reader, pytest.raises(ValueError, match="are not a range"):
+        with storage.open_reader(path) as reader, raises_with(ValueError, mentions=[f"[{start}, {stop})"]):
             reader.read(start, stop)
 
 
@@ -246,7 +246,7 @@ def test_fsspec_reads_as_the_disk(tmp_path):
     with storage.open_reader(path) as reader:
         assert list(reader.read_many([(3, 9), (0, 0)])) == [DATA[3:9], b""]
         assert bytes(reader.read(1000)) == DATA[1000:]
-        with pytest.raises(StorageError, match="a/x"):
+        with raises_with(StorageError, path=path, got=f"{len(DATA)}"):
             reader.read(0, 2000)
     with raises_with(FileNotFoundError, path=f"{root}/none"):
         storage.read_bytes(f"{root}/none")
@@ -288,17 +288,17 @@ def test_sizes_of_files(root):
 @pytest.mark.parametrize("is_too_large", [False, True])
 def test_a_copy_is_created_once(root, monkeypatch, is_too_large):
     if not storage.is_remote(root):
-        with pytest.raises(StorageError, match="expected a file in the object store"):
+        with raises_with(StorageError, path=f"{root}/one", mentions=["object store"]):
             storage.create_copy(f"{root}/one", f"{root}/two")
         return
     monkeypatch.setattr("beam_datasets.storage.objects._MAX_COPY_BYTES", 0 if is_too_large else 4 << 30)
     storage.write_bytes(f"{root}/one", b"1")
     storage.create_copy(f"{root}/one", f"{root}/two")
     storage.write_bytes(f"{root}/one", b"11")
-    with pytest.raises(FileExistsError, match=f"^{root}/two: exists already"):
+    with raises_with(FileExistsError, path=f"{root}/two"):
         storage.create_copy(f"{root}/one", f"{root}/two")
     assert storage.read_bytes(f"{root}/two") == b"1"
-    with pytest.raises(FileNotFoundError, match=f"^{root}/none"):
+    with raises_with(FileNotFoundError, path=f"{root}/none"):
         storage.create_copy(f"{root}/none", f"{root}/three")
 
 
@@ -351,7 +351,7 @@ def test_finds_what_a_shell_finds(root, by_fsspec, pattern, expected):
 def test_web_addresses_are_no_patterns():
     assert not storage.has_wildcard("https://host/file?part=[1]")
     assert storage.has_wildcard("s3://bucket/file-?")
-    with pytest.raises(StorageError, match=r"s3://buck\*/x: the name of a bucket"):
+    with raises_with(StorageError, path="s3://buck*/x"):
         storage.glob("s3://buck*/x")
 
 
