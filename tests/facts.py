@@ -20,12 +20,12 @@ def facts(error: BaseException) -> dict[str, object]:
 
 @contextmanager
 def raises_with(
-    kind: type[BaseException], *, mentions: Sequence[str] = (), **wanted: object
+    kind: type[BaseException] | tuple[type[BaseException], ...], *, mentions: Sequence[str] = (), **wanted: object
 ) -> Iterator[pytest.ExceptionInfo[Any]]:
     """Context manager: expects an error of a class with these facts.
 
     Args:
-        kind: the class of the error.
+        kind: the class of the error, or several.
         mentions: texts that the message contains in this order, for what no fact has: the names of arguments, values.
         **wanted: the facts, by name, or parts of them: a list of texts that the fact contains in this order, or a
             `re.Pattern` that is searched in it.

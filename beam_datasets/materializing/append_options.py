@@ -91,15 +91,20 @@ class AppendOptions:
         parent = sources.opened[sources.open(catalog.latest(source))]
         if storage.basename(parent.dataset_dir) != str(parent.version):
             raise BeamDatasetsError(
-                f"{parent.dataset_dir}: expected a directory called {parent.version}, as the version is; the next "
-                "version is put beside it. Materialize the dataset first."
+                f"expected a directory called {parent.version}, as the version is; the next version is put beside it",
+                path=parent.dataset_dir,
+                advice="Materialize the dataset first.",
             )
         info = _next_info(parent, self.version)
         if catalog.is_published(info.data_dir):
             raise AlreadyPublishedError(
                 f"{info.display_name} is already published in {info.data_dir}: expected a number that is not, for "
-                f"what is appended to {parent.version}. If another run published it meanwhile, run this again; "
-                "otherwise append to the highest version, or give a higher number."
+                f"what is appended to {parent.version}",
+                got=info.display_name,
+                advice=(
+                    "If another run published it meanwhile, run this again; otherwise append to the highest version, "
+                    "or give a higher number."
+                ),
             )
         check_free(info.data_dir, info.display_name)
         return parent, info
@@ -140,8 +145,11 @@ def _next_info(parent: ReadOnlyBuilder, requested: VersionOrStr) -> DatasetInfo:
     version = lowest if requested == NEXT else Version(requested)
     if version < lowest:
         raise VersionError(
-            f"expected version {lowest} or higher after {parent.version}, because slices get other examples (a MAJOR "
-            f"change), got {version}. Leave the version out, or give 'next'."
+            expected=(
+                f"version {lowest} or higher after {parent.version}, because slices get other examples (a MAJOR change)"
+            ),
+            got=f"{version}",
+            advice="Leave the version out, or give 'next'.",
         )
     directory = storage.join(storage.dirname(parent.dataset_dir), str(version))
     return parent.info.replace(version=version, data_dir=directory)

@@ -152,8 +152,9 @@ def _check_known(names: Iterable[str], info: DatasetInfo) -> None:
     for name in names:
         if name not in info.splits:
             raise SplitError(
-                f"{info.display_name}: expected a split that it has ({', '.join(info.splits)}), got {name!r}."
-                f"{did_you_mean(name, info.splits)} A new split needs --new_splits (new_splits=True)."
+                expected=f"a split of {info.display_name} ({', '.join(info.splits)})",
+                got=repr(name),
+                advice=f"{did_you_mean(name, info.splits)} A new split needs --new_splits (new_splits=True).".strip(),
             )
 
 

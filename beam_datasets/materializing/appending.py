@@ -126,7 +126,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
         return _publish(plan, progress)
     except AlreadyPublishedError as error:
         advice = "Another run published it meanwhile, so run this again, to append to that version."
-        raise AlreadyPublishedError(error.problem, advice=advice) from None
+        raise AlreadyPublishedError(error.problem, got=error.got, advice=advice) from None
 
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import NoExamplesError
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.options import ShardingOptions
@@ -109,9 +109,11 @@ def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], shardin
             if prepared_range.split == split.name and prepared_range.file.take
         ]
         if not parts:
-            raise BeamDatasetsError(
-                f"split {split.name!r} has no examples left: the filter keeps none of the {split.num_examples} of "
-                f"{split.expression}. A published split needs at least one; leave the split out, or change the filter."
+            raise NoExamplesError(
+                f"split {split.name!r} has no examples: the filter keeps none of the {split.num_examples} of "
+                f"{split.expression}",
+                split=split.name,
+                advice="A published split needs at least one: leave the split out, or change the filter.",
             )
         longest_last = sorted(parts, key=lambda prepared_range: prepared_range.file.skip + prepared_range.file.take)
         indexes = {

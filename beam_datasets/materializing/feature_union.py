@@ -41,8 +41,8 @@ def join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, uni
             problem = f"{problem}. {reason}" if " features differ: " in problem else reason
         if joined_features is None or not union_features:
             raise BeamDatasetsError(
-                f"{display_name(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
-                f"appended needs the same features; make it with those of the published version{way}."
+                f"{display_name(other)} cannot be appended to {datasets[0].info.display_name}: {problem}",
+                advice=f"Appended examples need the same features; make them with those of the published version{way}.",
             )
         info = info.replace(features=joined_features)
     return info
@@ -112,6 +112,6 @@ def _optional(feature: FeatureConnector, name: str) -> FeatureConnector:
             else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **properties)
         )
     raise BeamDatasetsError(
-        f"feature {name!r}, {feature!r}, is in one dataset only, and cannot be missing. Leave it out, or append "
-        "examples that have it."
+        f"feature {name!r}, {feature!r}, is in one dataset only, and cannot be missing",
+        advice="Leave it out, or append examples that have it.",
     )

@@ -64,7 +64,9 @@ class Filter:
                 function_names = [key for key, value in members.items() if callable(value) and not key.startswith("_")]
                 raise BeamDatasetsError(
                     f"filter {text!r}: {module_name} does not contain {step!r}; it has "
-                    f"{', '.join(function_names) or 'no functions'}.{did_you_mean(step, function_names)}"
+                    f"{', '.join(function_names) or 'no functions'}",
+                    got=step,
+                    advice=did_you_mean(step, function_names).strip() or None,
                 )
             function = getattr(function, step)
         if not callable(function):
@@ -75,7 +77,7 @@ class Filter:
 def _load_file(path: str, text: str) -> ModuleType:
     """Returns the module of a file. It is not registered, so that its functions are pickled with their code."""
     if not os.path.isfile(path):
-        raise BeamDatasetsError(f"filter {text!r}: the file {path} does not exist.")
+        raise BeamDatasetsError(f"filter {text!r}: the file {path} does not exist", got=str(path))
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], os.path.abspath(path))
     if spec is None or spec.loader is None:
         raise BeamDatasetsError(f"filter {text!r}: {path} cannot be imported.")
@@ -101,6 +103,7 @@ def _load_module(name: str, text: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # something that the module imports
         raise BeamDatasetsError(
-            f"filter {text!r}: cannot find module {error.name!r}; it must be importable from here (PYTHONPATH). "
-            f"{_FORM}."
+            f"filter {text!r}: cannot find module {error.name!r}; it must be importable from here (PYTHONPATH)",
+            got=error.name,
+            advice=f"{_FORM}.",
         ) from None

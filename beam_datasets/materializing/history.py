@@ -64,7 +64,10 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
         tagged_version = storage.read_bytes(path).decode()
         if tagged_version != version:
             raise PathExistsError(
-                f"version {tagged_version} has the tag already. Remove it first (--remove).", path=path
+                f"version {tagged_version} has the tag already",
+                path=path,
+                got=tagged_version,
+                advice="Remove it first (--remove).",
             ) from None
     return directory
 
@@ -86,10 +89,14 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
     versions_by_tag = tags_in(folder)
     if tag not in versions_by_tag:
         raise PathNotFoundError(
-            f"{folder}: no version has the tag {tag!r}; tags: {', '.join(versions_by_tag) or 'none'}"
+            f"no version has the tag {tag!r}; tags: {', '.join(versions_by_tag) or 'none'}", path=folder, got=tag
         )
     if DatasetName.parse(name).version is not None and versions_by_tag[tag] != version:
-        raise PathNotFoundError(f"expected the tag {tag!r}, but version {versions_by_tag[tag]} has it", path=directory)
+        raise PathNotFoundError(
+            f"expected the tag {tag!r}, but version {versions_by_tag[tag]} has it",
+            path=directory,
+            got=versions_by_tag[tag],
+        )
     storage.remove(_tag_path(folder, tag))
     return versions_by_tag[tag]
 
@@ -141,8 +148,9 @@ def plan_prune(
         if each.name not in reasons and each.name in tagged:
             if not keep_tagged:
                 raise BeamDatasetsError(
-                    f"{each.name} has the tag {tagged[each.name]!r}. Keep versions with tags (--keep_tagged), or "
-                    "remove the tag."
+                    f"{each.name} has the tag {tagged[each.name]!r}",
+                    got=each.name,
+                    advice="Keep versions with tags (--keep_tagged), or remove the tag.",
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
     builders = {each.name: published for each in all_versions if (published := _open_judged(each)) is not None}
@@ -167,7 +175,7 @@ def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
         if not catalog.is_published(judged.directory):
             return None
         problem = f"{str(error).rstrip('.')}. What {judged.name} needs is unknown, so nothing was removed."
-        raise BeamDatasetsError(f"{problem} Mend it, or move it away.") from error
+        raise BeamDatasetsError(problem, advice="Repair it, or move it away.") from error
 
 
 def _find_half_removed(folder: str) -> list[str]:

@@ -37,14 +37,19 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Fe
     if names is None:
         return tree
     if not names:
-        raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
+        raise BeamDatasetsError(
+            f"expected at least one feature of {dataset}, got none", advice="Name one, or leave the choice out."
+        )
     steps_of = steps_by_name(tree)
     spec: dict[str, Any] = {}
     for name in names:
         if name not in steps_of:
             names_text = ", ".join(join_steps(steps) for _, steps, _ in iter_nested_features(tree)) or "none"
             raise BeamDatasetsError(
-                f"{dataset} has no feature {name!r}; it has {names_text}.{did_you_mean(name, steps_of)}"
+                f"{dataset} has no feature {name!r}; it has {names_text}",
+                expected=names_text,
+                got=repr(name),
+                advice=did_you_mean(name, steps_of).strip() or None,
             )
         *parents, last = steps_of[name]
         nested: Any = spec
@@ -78,8 +83,9 @@ def record_names(tree: FeatureConnector) -> frozenset[bytes]:
         inner = strip_sequences(feature)
         if isinstance(inner, UnknownFeature):
             raise BeamDatasetsError(
-                f"feature {join_steps(steps)!r}, {inner!r}, cannot be copied without others, because its class alone "
-                "knows what of a record it is. Leave it out, or copy the dataset with all its features."
+                f"{inner!r} cannot be copied without other features, because only its class knows its part of a record",
+                feature=join_steps(steps),
+                advice="Leave it out, or copy the dataset with all its features.",
             )
     return frozenset(name.encode() for name in tree.wire_names(""))
 
@@ -94,6 +100,6 @@ def check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -
     for builder, other in remaining:
         if problem := find_difference(tree, other):
             raise BeamDatasetsError(
-                f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
-                "All sources need the same features; --features chooses those that all have."
+                f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}",
+                advice="All sources need the same features; --features selects those that all have.",
             )

@@ -29,25 +29,38 @@ def common_rules(name: str, parts: Sequence[SelectedSplit], has_published: bool)
         if not run.rules:
             raise BeamDatasetsError(
                 f"{run.name}, split {run.split!r}: expected shards with recorded keys, got shards without, as "
-                "TensorFlow Datasets writes and `adopt` makes them. Their order cannot be continued; generate the "
-                "dataset with beam_datasets."
+                "TensorFlow Datasets and `adopt` write them. Their order cannot be continued",
+                split=run.split,
+                expected="shards with recorded keys",
+                advice="Generate the dataset with beam_datasets.",
             )
     if has_published and len(parts[0].runs) > 1:
         raise BeamDatasetsError(
             f"{runs[0].name}, split {name!r}: expected keys that ascend, got a concatenation of {len(parts[0].runs)} "
-            "parts. Materialize it in a new order first (--reshuffle), or append to what it was made of."
+            "parts",
+            split=name,
+            expected="keys that ascend",
+            got=f"a concatenation of {len(parts[0].runs)} parts",
+            advice="Materialize it in a new order first (--reshuffle), or append to its source.",
         )
     if len(runs) > 1 and len(runs[0].rules) > 1:  # equal keys of two rules are stored as different ones
         raise BeamDatasetsError(
             f"split {name!r}: expected keys made by one rule, got {_format_rules(runs[0])}, by which repeated keys "
-            "are not found. Append to what it was made of, and materialize that again."
+            "are not found",
+            split=name,
+            expected="keys made by one rule",
+            got=_format_rules(runs[0]),
+            advice="Append to its source, and materialize that again.",
         )
     for run in runs[1:]:
         if run.rules != runs[0].rules:
             raise BeamDatasetsError(
                 f"split {name!r}: expected keys made by one rule, got {_format_rules(runs[0])} and "
-                f"{_format_rules(run)}. Append examples that were generated for the split {runs[0].split!r}, in the "
-                "same order."
+                f"{_format_rules(run)}",
+                split=name,
+                expected="keys made by one rule",
+                got=f"{_format_rules(runs[0])} and {_format_rules(run)}",
+                advice=f"Append examples that were generated for the split {runs[0].split!r}, in the same order.",
             )
     return runs[0].rules
 
@@ -81,5 +94,7 @@ def _as_key(key: Key, is_integer: bool) -> Key:
     if not (is_integer and isinstance(key, str)):
         return key
     if not _INTEGER.fullmatch(key):  # int() also reads 1_000, 007 and digits of other scripts
-        raise InvalidKeyError(f"key {key!r:.60} to delete: expected an integer, as all keys of this dataset are.")
+        raise InvalidKeyError(
+            expected="an integer as key to delete, as all keys of this dataset are integers", got=f"{key!r:.60}"
+        )
     return int(key)

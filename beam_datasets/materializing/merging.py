@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import keys_of
-from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
+from beam_datasets.errors import DuplicateKeyError, LostExamplesError, NoExamplesError
 from beam_datasets.execute import tasks
 from beam_datasets.execute.tasks import run_tasks
 from beam_datasets.formats import tfrecord
@@ -456,8 +456,12 @@ class MergedSplit:
                 if len(merge) != self.lengths[number]:
                     raise LostExamplesError(
                         f"split {self.split!r}: expected {self.lengths[number]} examples in a range of keys, got "
-                        f"{len(merge)}: a source was changed after this was planned. Nothing was published; run it "
-                        "again."
+                        f"{len(merge)}: a source was changed after this was planned",
+                        split=self.split,
+                        expected=f"{self.lengths[number]} examples",
+                        got=f"{len(merge)}",
+                        outcome="nothing was published",
+                        advice="Run it again.",
                     )
                 range_start = int(self._range_starts[number])
                 merge = merge.slice(max(first - range_start, 0), stop - range_start)
@@ -481,7 +485,7 @@ def merge_split(
         published: the published shards that may be shared.
 
     Raises:
-        BeamDatasetsError: a published split would have no examples.
+        NoExamplesError: a published split would have no examples.
         DuplicateKeyError: a key is repeated, and `on_duplicate` of the ranges does not allow it.
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
@@ -489,9 +493,11 @@ def merge_split(
     range_counts_list = [one for range_counts in counts_of_groups for one in range_counts]
     lengths = np.array([one.num_examples for one in range_counts_list], np.int64)
     if not lengths.sum() and ranges.has_published:
-        raise BeamDatasetsError(
+        raise NoExamplesError(
             f"split {name!r}: expected at least one example to stay, got keys to delete of all, or rows of all that "
-            "belong to other splits now. If the split is to go, materialize the other splits, and append to them."
+            "belong to other splits now",
+            split=name,
+            advice="To remove the split, materialize the other splits, and append to them.",
         )
     num_bytes, counts = sum(one.num_bytes for one in range_counts_list), Counts()
     for one in range_counts_list:

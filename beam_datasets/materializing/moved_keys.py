@@ -188,8 +188,8 @@ def read_stored_keys(
         return BeamDatasetsError(
             f"{dataset.info.display_name}: expected a column with the keys of its rows "
             f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "
-            "split now would be in both; got "
-            f"{description}. Append files instead (--from csv, jsonl or parquet)."
+            f"split now would be in both; got {description}",
+            advice="Append files instead (--from csv, jsonl or parquet).",
         )
 
     features, name = dataset.info.features, column or ""

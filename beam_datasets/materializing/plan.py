@@ -223,7 +223,9 @@ def plan_job(
     )
     if refuse_repeats and job.repeats:
         name, repeats = next(iter(job.repeats.items()))
-        raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
+        raise DuplicateKeyError(
+            f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.", split=name
+        )
     return job
 
 
@@ -346,8 +348,8 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
     target = storage.with_options_if_remote(path, storage_options or None)
     if storage_options and not storage.is_remote(target):
         raise StoreOptionsError(
-            f"storage_options are of the store that is written to, and {target} is a local path. Leave them out; those "
-            "of a source are called source_storage_options"
+            f"storage_options are of the store that is written to, and {target} is a local path",
+            advice="Leave them out; those of a source are source_storage_options.",
         )
     return target
 
@@ -366,15 +368,16 @@ def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo
     """
     target_name = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
     if target_name.kwargs or target_name.namespace:
-        raise BeamDatasetsError(f"{to!r} names no dataset to write; needed: name[/config][:version].")
+        raise BeamDatasetsError(expected="a dataset to write, name[/config][:version]", got=repr(to))
     if target_name.version and not Version.is_valid(target_name.version):
-        raise BeamDatasetsError(f"{to!r} has a pattern for a version; a dataset is written with one such as 1.0.0.")
+        raise BeamDatasetsError(expected="a version to write, such as 1.0.0", got=f"a pattern in {to!r}")
     version = Version(target_name.version or source.version)
     is_same_name = (target_name.name, target_name.config) == (source.name, source.config_name)
     if is_same_name and version < source.version:
         raise BeamDatasetsError(
-            f"version {version} is lower than {source.version}, the source's. What is made of {source.name} under its "
-            "own name needs a higher version, or the same one in another data_dir; or give it another name."
+            expected=f"a version of at least {source.version}, which the source has",
+            got=f"{version}",
+            advice="Give a higher version, the same one in another data_dir, or another name.",
         )
     has_same_description = is_same_name and (info.name, info.config_name) == (target_name.name, target_name.config)
     return DatasetIdentity(
@@ -419,15 +422,16 @@ def _check_apart(target: str, source: ReadOnlyBuilder) -> None:
     source_dir = source.dataset_dir
     if target == source_dir:
         raise BeamDatasetsError(
-            f"{source.info.display_name} in {source_dir} is the source itself, and a published version never changes. "
-            "Give another data_dir, or another name or version (--to)."
+            f"{source.info.display_name} in {source_dir} is the source itself, and a published version never changes",
+            got=source.info.display_name,
+            advice="Give another data_dir, or another name or version (--to).",
         )
     for inner, outer, words in (
         (target, source_dir, "the output would lie inside the source"),
         (source_dir, target, "the source lies inside the output"),
     ):
         if inner.startswith(f"{outer}/"):
-            raise BeamDatasetsError(f"{words}: {inner} is in {outer}. Give another data_dir.")
+            raise BeamDatasetsError(f"{words}: {inner} is in {outer}", path=str(inner), advice="Give another data_dir.")
 
 
 def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:

@@ -130,8 +130,11 @@ class RecordRanges:
         if sorted_numbers != list(range(len(self))):
             raise LostExamplesError(
                 f"{len(sorted_numbers)} ranges of the source were read, {len(self)} were planned. The engine lost "
-                "or duplicated some; nothing was published. Run it again, but not with "
-                "direct_running_mode=multi_threading."
+                "or duplicated some",
+                expected=f"{len(self)} ranges",
+                got=f"{len(sorted_numbers)}",
+                outcome="nothing was published",
+                advice="Run it again, but not with direct_running_mode=multi_threading.",
             )
 
 
@@ -233,8 +236,9 @@ class Opener:
             return Records(file, shard, record_offsets, None, False)
         if shard.index is None or shard.index.keys is None:
             raise MetadataError(
-                f"{file.filename} has no index with keys, as other shards of its split have; restore {INDEX_SUFFIX} "
-                "beside it, or repair the dataset."
+                "it has no index with keys, as other shards of its split have",
+                path=file.filename,
+                advice=f"Restore {INDEX_SUFFIX} beside it, or repair the dataset.",
             )
         return Records(file, shard, record_offsets, shard.index.keys[file.skip : stop], shard.index.ordered)
 

@@ -185,11 +185,13 @@ class Sources:
                 return number
         if builder.info.file_format != "tfrecord":
             raise BeamDatasetsError(
-                f"{builder.dataset_dir} is stored as {builder.info.file_format}; only tfrecord can be materialized."
+                expected="a dataset that is stored as tfrecord",
+                got=str(builder.info.file_format),
+                path=builder.dataset_dir,
             )
         if any(component.startswith("incomplete.") for component in builder.dataset_dir.split("/")):
             raise BeamDatasetsError(
-                f"{builder.dataset_dir} is of a run that has not ended; wait until it is published."
+                "it belongs to a run that has not ended", path=builder.dataset_dir, advice="Wait until it is published."
             )
         self.opened.append(builder)
         return len(self.opened) - 1
@@ -222,7 +224,8 @@ class Sources:
         """
         if self.options and not any(storage.is_remote(source.dataset_dir) for source in self.opened):
             raise StoreOptionsError(
-                f"source_storage_options are for URLs, and {self.opened[0].dataset_dir} is a local path. Leave them out"
+                f"source_storage_options are for URLs, and {self.opened[0].dataset_dir} is a local path",
+                advice="Leave them out.",
             )
 
 
@@ -254,10 +257,12 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
         splits = {}
         for name, expression in map(_split_output_name, texts):
             if name in splits:
-                raise BeamDatasetsError(f"split {name!r} is given twice; join the two expressions with '+'.")
+                raise BeamDatasetsError(
+                    f"split {name!r} is given twice", split=name, advice="Join the two expressions with '+'."
+                )
             splits[name] = expression
     if not splits:
-        raise BeamDatasetsError("no split is given; a dataset has at least one.")
+        raise BeamDatasetsError(expected="at least one split", got="none")
     for name in splits:
         check_split_name(name, reserved=RESERVED_SPLITS)
     return dict(splits)
@@ -275,7 +280,7 @@ def _split_output_name(text: Spec) -> tuple[str, Spec]:
     names = {split.partition("[")[0] for _, split in _divide_expression(str(text))}
     name = names.pop()
     if names or name == "all":
-        raise BeamDatasetsError(f"{str(text)!r} needs a split name: write NAME={text}")
+        raise BeamDatasetsError(f"{str(text)!r} needs a split name", got=str(text), advice=f"Write NAME={text}")
     return name, text
 
 
@@ -335,8 +340,10 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     text = "+".join(texts)
     if not reads and not isinstance(sources.opened[0], Built):
         raise SplitError(
-            f"split {name!r} would have no examples: {text!r} selects none. A published split needs at least one; ask "
-            "for more, or leave the split out."
+            f"{text!r} selects no examples",
+            split=name,
+            got=text,
+            advice="A published split needs at least one: select more, or leave the split out.",
         )
     return text, reads
 

@@ -33,6 +33,9 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
         digest = described(builder_from_directory(directory)).digest
         if digest != planned_source.digest:
             raise BeamDatasetsError(
-                f"{directory}: expected {planned_source.full_name} with the digest {planned_source.digest}, got "
-                f"{digest}: it was built again while it was read. Nothing was published; run it again."
+                expected=f"{planned_source.full_name} with the digest {planned_source.digest}",
+                got=f"{digest}: it was built again while it was read",
+                path=directory,
+                outcome="nothing was published",
+                advice="Run it again.",
             )

@@ -71,11 +71,13 @@ class Where:
             BeamDatasetsError: it has another type, or characters that cannot be encoded.
         """
         if not isinstance(self.expression, str):
-            raise BeamDatasetsError(f"where: expected a text such as 'n > 3', got {self.expression!r:.100}.")
+            raise BeamDatasetsError(expected="where to be a text such as 'n > 3'", got=f"{self.expression!r:.100}")
         if not is_unicode(self.expression) or "\0" in self.expression:
             raise BeamDatasetsError(
-                f"where={self.expression!r:.1000}: expected text in Unicode, got half of a surrogate pair or a NUL. "
-                "Write the character itself."
+                f"where={self.expression!r:.1000}: expected text in Unicode, got half of a surrogate pair or a NUL",
+                expected="text in Unicode",
+                got=f"{self.expression!r:.1000}",
+                advice="Write the character itself.",
             )
 
     def compile(self, features: Any, database: Evaluator = _DATABASE) -> Callable[[list[Any]], list[int]]:

@@ -351,7 +351,7 @@ def test_materializing(
     assert storage.list_dir(storage.with_options(f"{data_dir}/numbers", store.options)) == ["1.0.0"]
     with pytest.raises(bd.errors.AlreadyPublishedError):
         bd.materialize(there, data_dir=data_dir, **to, **wanted)
-    with pytest.raises(bd.errors.BeamDatasetsError, match="is the source itself"):
+    with pytest.raises(bd.errors.BeamDatasetsError, match="the source itself"):
         bd.materialize("numbers", data_dir=f"{store.url}/data", **to)
 
 

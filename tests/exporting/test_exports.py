@@ -51,7 +51,7 @@ from tests.reading.conftest import Storage, write_dataset
         ),
         ("spec_inter", {"split": "trian"}, errors.SplitError, "no split 'trian'"),
         ("spec_inter", {"split": "train[:9%"}, errors.SplitError, "'train.:9%'"),
-        ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "selects none"),
+        ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "'train.:0.' selects"),
         ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "write NAME="),
         ("spec_inter", {"features": ["nam"]}, errors.BeamDatasetsError, "no feature 'nam'.* Did you mean 'name'"),
         (

@@ -16,6 +16,7 @@ from beam_datasets.errors import (
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
+from tests.facts import raises_with
 from tests.files.days import csv, csv_file, json_lines, parquet, rows_of
 
 
@@ -25,12 +26,12 @@ from tests.files.days import csv, csv_file, json_lines, parquet, rows_of
         (
             "id,n",
             {"n": "string"},
-            r"feature 'n' is int64 in the first, Text\(.*\) in the second\. No feature can store",
+            ["'n' is int64", "Text("],
         ),
         (
             "id,n,label",
             {"label": "class"},
-            "feature 'label', ClassLabel.*, is in one dataset only, and cannot be missing",
+            ["'label', ClassLabel", "one dataset only"],
         ),
     ],
 )
@@ -42,9 +43,10 @@ def test_other_features_are_an_error_that_names_the_files_and_no_option_that_doe
     csv(tmp_path / "logs", "2.csv", header, "b,2" if header == "id,n" else "b,2,cat")
     new = Csv(pattern=f"{tmp_path}/logs/*", key="id", features=features, data_dir=tmp_path)
     for union_features in (False, True):
-        with pytest.raises(BeamDatasetsError, match=f"logs/2.csv cannot be appended to ds:1.0.0: {problem}") as error:
+        with raises_with(
+            BeamDatasetsError, mentions=["logs/2.csv", "ds:1.0.0", *problem], advice=["version."]
+        ) as error:
             bd.append("ds", new, data_dir=tmp_path, union_features=union_features)
-        assert "make it with those of the published version." in str(error.value)
         assert "--union_features" not in str(error.value)
 
 

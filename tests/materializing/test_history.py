@@ -13,6 +13,7 @@ from beam_datasets.cli.main import main
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, PathExistsError, PathNotFoundError
 from beam_datasets.materializing import history
+from tests.facts import raises_with
 from tests.materializing.generated import generate
 
 
@@ -39,7 +40,7 @@ def test_what_stays(tmp_path, remote):
     storage.remove_tree(f"{root}/part")
     bd.materialize("ds:3.0.0", data_dir=root, to="ds:8.0.0")
     history.add_tag("ds:5.0.0", "paper", root)
-    with pytest.raises(BeamDatasetsError, match=r"ds:5\.0\.0 has the tag 'paper'.*--keep_tagged"):
+    with raises_with(BeamDatasetsError, got="ds:5.0.0", mentions=["'paper'"], advice=["--keep_tagged"]):
         kept(root, 2)
     plan = history.plan_prune("ds", 2, keep_tagged=True, data_dir=root)
     assert {each.name: each.kept for each in plan} == {
@@ -66,7 +67,7 @@ def test_versions_that_only_removed_ones_name_are_removed_with_them(tmp_path):
     assert [name for name, why in kept(tmp_path, 1).items() if not why] == ["ds:1.0.0", "ds:2.0.0", "ds:3.0.0"]
     assert kept(tmp_path, 2)["ds:1.0.0"] == "the lineage of ds:3.0.0 names it"
     (tmp_path / "day_1/1.0.0/manifest.json").write_text("{}")
-    with pytest.raises(BeamDatasetsError, match=r"day_1/1\.0\.0/manifest\.json.* nothing was removed\. Mend"):
+    with raises_with(BeamDatasetsError, mentions=["day_1/1.0.0/manifest.json", "nothing was removed"]):
         kept(tmp_path, 1)
 
 
@@ -104,19 +105,19 @@ def test_tags(tmp_path):
     assert (
         history.add_tag("ds", "now", tmp_path) == history.add_tag("ds:2.0.0", "now", tmp_path) == f"{tmp_path}/ds/2.0.0"
     )
-    with pytest.raises(PathExistsError, match="version 2.0.0 has the tag already"):
+    with raises_with(PathExistsError, got="2.0.0", advice=["--remove"]):
         history.add_tag("ds:1.0.0", "now", tmp_path)
     with pytest.raises(DatasetNotFoundError):
         history.add_tag("ds:9.0.0", "never", tmp_path)
-    with pytest.raises(ValueError, match="expected letters, .* got '../up'"):
+    with pytest.raises(ValueError, match="^tag.* got '../up'"):
         history.add_tag("ds", "../up", tmp_path)
     assert history.tags_in(f"{tmp_path}/ds") == {"now": "2.0.0"}
-    with pytest.raises(PathNotFoundError, match=r"ds/1\.0\.0: expected the tag 'now', but version 2\.0\.0 has it"):
+    with raises_with(PathNotFoundError, path=f"{tmp_path}/ds/1.0.0", got="2.0.0", mentions=["'now'"]):
         history.remove_tag("ds:1.0.0", "now", tmp_path)
     assert history.remove_tag("ds:2.0.0", "now", tmp_path) == "2.0.0"
     history.add_tag("ds", "now", tmp_path)
     assert history.remove_tag("ds", "now", tmp_path) == "2.0.0"
-    with pytest.raises(PathNotFoundError, match="no version has the tag 'now'; tags: none"):
+    with raises_with(PathNotFoundError, path=f"{tmp_path}/ds", got="now"):
         history.remove_tag("ds", "now", tmp_path)
     assert bd.verify(tmp_path / "ds/2.0.0").whole
 

@@ -14,6 +14,7 @@ from beam_datasets import features as F
 from beam_datasets.cli import main
 from beam_datasets.errors import BeamDatasetsError, FeatureError
 from beam_datasets.formats.tfrecord import frame_all
+from tests.facts import raises_with
 
 TREE = F.FeaturesDict(
     {
@@ -72,9 +73,7 @@ def test_features_that_are_kept(source: Path, tmp_path: Path, name: str, kept: d
 
 
 def test_an_unknown_name(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        BeamDatasetsError, match=r"no feature 'product.tite'; .*product\.title.*Did you mean 'product.t"
-    ):
+    with raises_with(BeamDatasetsError, got="'product.tite'", expected=["product.title"], advice=["'product.title'"]):
         bd.materialize(source, to="some", data_dir=tmp_path, features=["product.tite"])
 
 
@@ -104,7 +103,7 @@ def test_expressions(source: Path, tmp_path: Path) -> None:
     bd.materialize(source, to="some", data_dir=tmp_path, where=where)
     some = bd.load("some", split="train", data_dir=tmp_path)
     assert sorted(int(example["n"]) for example in some) == [0, 2, 3]
-    with pytest.raises(BeamDatasetsError, match=r"product/title is a division; the feature is product\.title\."):
+    with raises_with(BeamDatasetsError, mentions=["product/title", "product.title."]):
         bd.materialize(source, to="other", data_dir=tmp_path, where="product/title = 't2'")
 
 
@@ -122,15 +121,15 @@ def test_errors_print_dots(source: Path) -> None:
         ({"a": {"b": {"n": 1, "km/h": 2}, "l": [1, 300]}}, "a.l"),
         ({"image/encoded": 3}, "image/encoded"),
     ):
-        with pytest.raises(FeatureError, match=f"^{name}: ") as caught:
+        with raises_with(FeatureError, feature=name) as caught:
             encode(good | inner)
         assert pickle.loads(pickle.dumps(caught.value)).feature == name
-    with pytest.raises(FeatureError, match=r"^a\.b: the example's features differ"):
+    with raises_with(FeatureError, feature="a.b"):
         encode(good | {"a": {"b": {"n": 1}, "l": [1]}})
     ds = bd.builder_from_directory(source).as_dataset("train")
-    with pytest.raises(FeatureError, match=r"^product\.sizes: arrays of the shapes"):
+    with raises_with(FeatureError, feature="product.sizes", mentions=["shapes"]):
         next(iter(ds.batch(5)))
-    with pytest.raises(FeatureError, match=r"^product\.sizes: pad_value=0.5 does not fit int64"):
+    with raises_with(FeatureError, feature="product.sizes", mentions=["pad_value", "0.5", "int64"]):
         next(iter(ds.padded_batch(5, pad_value={"product/sizes": 0.5})))
-    with pytest.raises(ValueError, match=r"Did you mean 'product\.title'"):
+    with pytest.raises(ValueError, match=r"'product\.titl'.*'product\.title'"):
         bd.builder_from_directory(source).as_dataset("train", decoders=bd.decode.PartialDecoding(["product.titl"]))

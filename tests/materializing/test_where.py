@@ -24,6 +24,7 @@ from beam_datasets.materializing import database
 from beam_datasets.materializing.filters import Filter
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.where import Where
+from tests.facts import raises_with
 
 TREE = F.FeaturesDict(
     {
@@ -141,7 +142,7 @@ def test_times_are_in_utc(records: list[bytes], monkeypatch: pytest.MonkeyPatch)
 def test_bytes_that_are_not_text() -> None:
     tree = F.FeaturesDict({"text": F.Text()})
     record = F.compile_encoder(tree)({"text": b"\xff\xfe"})
-    with pytest.raises(BeamDatasetsError, match="feature 'text': expected text in UTF-8, got other bytes"):
+    with raises_with(BeamDatasetsError, mentions=["'text'", "UTF-8"]):
         Where("text = 'a'").compile(tree)([record])
 
 
@@ -182,7 +183,7 @@ def test_a_record_that_is_too_large_is_named(
     place = next(i for i, record in enumerate(records) if len(record) == largest)
     for module in ("shuffle.block_builder", "materializing.records"):
         monkeypatch.setattr(f"beam_datasets.{module}.MAX_COPIED_BYTES", largest - 1)
-    with pytest.raises(BeamDatasetsError, match=rf"record {place};.* at most {largest - 1} bytes, got {largest}"):
+    with raises_with(BeamDatasetsError, mentions=[f"record {place};", f" {largest - 1} bytes", f"got {largest}"]):
         bd.materialize(source, to="copy", data_dir=tmp_path, num_workers=1, **options)
     assert not list(tmp_path.rglob("dataset_info.json"))
 
@@ -241,7 +242,7 @@ def test_what_a_file_raises_passes_through_and_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(RuntimeError, match="^no$"):
         Filter.of(f"{file}:keep")
     assert "broken" not in sys.modules
-    with pytest.raises(BeamDatasetsError, match="does not exist"):
+    with raises_with(BeamDatasetsError, mentions=["does not exist"]):
         Filter.of(f"{tmp_path}/nothing.py:keep")
 
 
@@ -287,7 +288,7 @@ def test_an_expression_sees_the_example_alone(expression: str, words: str) -> No
 
 def test_nested_names_are_proposed_at_any_depth() -> None:
     tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "n": np.int64})
-    with pytest.raises(BeamDatasetsError, match=r"a/b/c is a division; the feature is a\.b\.c\."):
+    with raises_with(BeamDatasetsError, mentions=["a/b/c", "a.b.c."]):
         Where("a/b/c > 1").compile(tree)
     encode = F.compile_encoder(tree)
     records = [encode({"a": {"b": {"c": i}, "d": 2}, "n": 4}) for i in range(3)]
@@ -309,7 +310,7 @@ def test_an_expression_that_takes_much_memory(records: list[bytes], expression: 
     monkeypatch.setattr(database, "MAX_BYTES", 256 << 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     chosen = Where(expression).compile(TREE)  # its trial has no value for n
-    with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.25 GiB of memory\nGive a condition"):
+    with raises_with(BeamDatasetsError, mentions=["0.25 GiB"]):
         chosen(records)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
 
@@ -326,7 +327,7 @@ def test_an_expression_that_takes_long(records: list[bytes], monkeypatch: Any, e
     chosen = Where(expression).compile(TREE)
     monkeypatch.setattr(database, "MAX_SECONDS", 0.5)
     began = time.monotonic()
-    with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.5 s for a block of examples\nGive a condition"):
+    with raises_with(BeamDatasetsError, mentions=["0.5 s"]):
         chosen(records)
     assert time.monotonic() - began < 10
     monkeypatch.undo()
