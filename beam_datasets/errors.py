@@ -368,7 +368,16 @@ class JobStateUnknownError(BeamDatasetsError, RuntimeError):
 
 
 class StateError(BeamDatasetsError, ValueError):
-    """An iterator's saved state belongs to another dataset, slice or configuration, or is malformed."""
+    """An iterator's saved state belongs to another dataset, slice or configuration, or is malformed.
+
+    Attributes:
+        field: the field of the state, with which the message begins, as `the state's position: `.
+    """
+
+    @property
+    def _location(self) -> str:
+        """The prefix of the message: the field of the state; '' for the whole state."""
+        return "" if self.field is None else f"the state's {self.field}: "
 
 
 class MissingDependencyError(BeamDatasetsError, ImportError):

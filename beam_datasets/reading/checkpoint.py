@@ -106,8 +106,10 @@ class ReadState:
         object.__setattr__(self, "fingerprint", parse_fingerprint(self.fingerprint))
         if len(self.unfinished) > MAX_UNFINISHED:
             raise StateError(
-                f"the state's blocks: expected at most {MAX_UNFINISHED}, got {len(self.unfinished)}. Save it between "
-                "blocks."
+                expected=f"at most {MAX_UNFINISHED}",
+                got=f"{len(self.unfinished)}",
+                field="blocks",
+                advice="Save it between blocks.",
             )
         for _, count in self.unfinished:
             parse_number("the position in what is left", count, MAX_POSITION)
@@ -137,22 +139,27 @@ class ReadState:
             StateError: the dict is malformed, or has the format of a stream or of a later version.
         """
         if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dict with {_join_names(_FIELDS)}, got {shown(state)}. {_HINT}")
-        number = format_number(state, FORMAT)
+            raise StateError(expected=f"a state, a dict with {_join_names(_FIELDS)}", got=shown(state), advice=_HINT)
+        number = format_of(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
                 "the state is of a stream, behind filter(), flat_map(), batch_by_length() or pack(), and this dataset "
-                f"has none of them. {_HINT}"
+                "has none of them",
+                advice=_HINT,
             )
         if number not in (FORMAT, FORMAT_WITH_BLOCKS):
             raise StateError(
-                f"the state has format {shown(state['format'])}, but this version of beam_datasets reads format "
-                f"{FORMAT_WITH_BLOCKS} and older only. Restore it with the version that saved it."
+                expected=f"{FORMAT_WITH_BLOCKS} or lower, which this version of beam_datasets reads",
+                got=shown(state["format"]),
+                field="format",
+                advice="Restore it with the version that saved it.",
             )
         fields = _FIELDS | {"blocks"} if number == FORMAT_WITH_BLOCKS else _FIELDS
         if set(state) != fields:
             raise StateError(
-                f"a state is a dict with {_join_names(fields)}, got one with {_join_names(set(state))}. {_HINT}"
+                expected=f"a state, a dict with {_join_names(fields)}",
+                got=f"one with {_join_names(set(state))}",
+                advice=_HINT,
             )
         return cls(state["position"], state["epoch"], state["fingerprint"], _unfinished_of(state.get("blocks", [])))
 
@@ -169,7 +176,10 @@ class ReadState:
         check_fingerprint(self.fingerprint, fingerprint)
         if self.position > num_examples:
             raise StateError(
-                f"the state's position is {self.position}, but an epoch has {num_examples} examples. {_HINT}"
+                expected=f"at most {num_examples}, the number of examples in an epoch",
+                got=f"{self.position}",
+                field="position",
+                advice=_HINT,
             )
 
 
@@ -193,7 +203,7 @@ def parse_number(name: str, value: Any, max_value: int) -> int:
     try:
         return integer(name, value, at_least=0, at_most=max_value)
     except (TypeError, ValueError) as error:
-        raise StateError(f"{error} {_HINT}") from None
+        raise StateError(f"{error}", advice=_HINT) from None
 
 
 def parse_fingerprint(value: Any) -> dict[str, str]:
@@ -203,10 +213,10 @@ def parse_fingerprint(value: Any) -> dict[str, str]:
         StateError: the value is not a dict from text to text.
     """
     if not isinstance(value, Mapping):
-        raise StateError(f"the state's fingerprint must be a dict, got {shown(value)}. {_HINT}")
+        raise StateError(expected="a dict", got=shown(value), field="fingerprint", advice=_HINT)
     for name, text in value.items():
         if not (isinstance(name, str) and isinstance(text, str)):
-            raise StateError(f"the state's fingerprint: expected text, got {shown({name: text})}. {_HINT}")
+            raise StateError(expected="text", got=shown({name: text}), field="fingerprint", advice=_HINT)
     return dict(value)
 
 
@@ -217,11 +227,11 @@ def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
         StateError: the field is not a list of lists of four numbers.
     """
     if not isinstance(blocks, (list, tuple)) or not all(map(_is_list_of_four, blocks)):
-        raise StateError(f"the state's blocks: expected lists of four numbers, got {shown(blocks)}. {_HINT}")
+        raise StateError(expected="lists of four numbers", got=shown(blocks), field="blocks", advice=_HINT)
     try:
         return tuple((UnfinishedBlocks(*numbers), count) for *numbers, count in blocks)
     except (TypeError, ValueError) as error:
-        raise StateError(f"the state's blocks: {str(error).removesuffix('.')}. {_HINT}") from error
+        raise StateError(f"{error}", field="blocks", advice=_HINT) from error
 
 
 def _is_list_of_four(value: object) -> bool:
@@ -242,8 +252,11 @@ def check_fingerprint(saved_fingerprint: Mapping[str, str], current: Mapping[str
     ]
     if differences:
         is_of_worker = len(differences) == 1 and saved_fingerprint.get("worker") != current.get("worker")
-        hint = _HINT_FOR_WORKER if is_of_worker else _HINT
-        raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {hint}")
+        raise StateError(
+            f"the state was saved while reading something else: {'; '.join(differences)}",
+            got="; ".join(differences),
+            advice=_HINT_FOR_WORKER if is_of_worker else _HINT,
+        )
 
 
 def _shorten(text: str) -> str:

@@ -52,7 +52,12 @@ class ResumableIterator(ABC):
         """
         self.set_state(state)
         if epoch is not None and epoch != state["epoch"]:
-            raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {epoch}. Leave one of them out.")
+            raise StateError(
+                expected=f"{epoch}, the argument",
+                got=f"{state['epoch']}",
+                field="epoch",
+                advice="Leave one of them out.",
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -235,7 +240,9 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         saved_state.check(self._fingerprint(), num_examples=self._num_examples)
         if saved_state.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
             raise StateError(
-                f"the state's epoch is {saved_state.epoch}: the first epoch of an endless dataset never ends."
+                expected="0, as the first epoch of an endless dataset never ends",
+                got=f"{saved_state.epoch}",
+                field="epoch",
             )
         _, position = self._stream_position(saved_state.epoch, saved_state.position)
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:

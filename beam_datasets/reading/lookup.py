@@ -102,6 +102,9 @@ class Lookup:
     def _missing_keys_error(self, filename: str) -> MetadataError:
         """Returns the error for a shard without sort keys, which TensorFlow Datasets wrote."""
         return MetadataError(
-            f"{self.source.pool.directory}: find() needs the sort keys of an index, and {filename} has none, as shards "
-            "that TensorFlow Datasets wrote, and copies of them. Ask for examples by their number, or read them all."
+            f"find() needs the sort keys of an index, and {filename} has none, like shards that TensorFlow Datasets "
+            "wrote, and copies of them",
+            path=self.source.pool.directory,
+            expected="sort keys",
+            advice="Get examples by their number, or read all of them.",
         )

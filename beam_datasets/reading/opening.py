@@ -279,7 +279,7 @@ class ReadOnlyBuilder:
         info = self.info
         if info.file_format != "tfrecord":
             raise MetadataError(
-                f"{self._dir}: the examples are stored as {info.file_format:.100}; only tfrecord can be read."
+                expected="examples that are stored as tfrecord", got=f"{info.file_format:.100}", path=self._dir
             )
         supervised_keys = info.supervised_keys if as_supervised else None
         if as_supervised and supervised_keys is None:
@@ -367,9 +367,10 @@ class ReadOnlyBuilder:
             """Returns the content if it has the published checksum or there is none; otherwise raises MetadataError."""
             if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
                 raise MetadataError(
-                    f"its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. It was changed after it was "
-                    "published; restore it.",
+                    expected=f"the SHA-256 {published}, as in {MANIFEST_FILE}",
+                    got=digest,
                     path=path,
+                    advice="It was changed after it was published; restore it.",
                 )
             return content
 
@@ -413,9 +414,9 @@ class ReadOnlyBuilder:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MetadataError(f"{path} is not a JSON object: {error}.") from error
+            raise MetadataError(expected="a JSON object", got=str(error), path=path) from error
         if not isinstance(content, dict):
-            raise MetadataError(f"{path} is not a JSON object: got {content!r:.100}.")
+            raise MetadataError(expected="a JSON object", got=f"{content!r:.100}", path=path)
         return MetadataDict(content)
 
     def _read_text(self, name: str) -> str | None:
@@ -428,7 +429,7 @@ class ReadOnlyBuilder:
         try:
             return None if content is None else content.decode()
         except UnicodeDecodeError as error:
-            raise MetadataError(f"{storage.join(self._dir, name)} is not UTF-8: {error}.") from error
+            raise MetadataError(expected="UTF-8", got=str(error), path=storage.join(self._dir, name)) from error
 
     def _check_splits(self) -> None:
         """Checks that the info file and the manifest describe the same splits, and that their shards have valid names.
@@ -438,17 +439,25 @@ class ReadOnlyBuilder:
         """
         if self.manifest is not None and self.manifest.splits.keys() != self.info.splits.keys():
             raise MetadataError(
-                f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the splits: {sorted(self.info.splits)} and "
-                f"{sorted(self.manifest.splits)}. One of them is of another version; restore both."
+                f"{INFO_FILE} and {MANIFEST_FILE} differ in the splits: {sorted(self.info.splits)} and "
+                f"{sorted(self.manifest.splits)}",
+                path=self._dir,
+                expected=f"{sorted(self.manifest.splits)}",
+                got=f"{sorted(self.info.splits)}",
+                advice="One of them is of another version; restore both.",
             )
         for name, split in self.info.splits.items():
             if sum(split.shard_lengths) > _MAX_EXAMPLES:
-                raise MetadataError(f"{self._dir}: split {name!r} cannot have {sum(split.shard_lengths)} examples.")
+                raise MetadataError(
+                    f"split {name!r} cannot have {sum(split.shard_lengths)} examples", path=self._dir, split=name
+                )
             published = self.manifest.splits[name].num_examples if self.manifest else split.shard_lengths
             if list(published) != list(split.shard_lengths):
                 raise MetadataError(
-                    f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}. "
-                    "One of them is of another version; restore both."
+                    f"{INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}",
+                    path=self._dir,
+                    split=name,
+                    advice="One of them is of another version; restore both.",
                 )
             with self._name_directory():
                 _ = split.shard_names  # raises the error of an invalid template now, before reading

@@ -121,8 +121,9 @@ class StreamState:
         fields = _FIELDS if number == _WITHOUT_CHECK else _FIELDS | {"check"}
         if not isinstance(state, Mapping) or set(state) != fields or number not in FORMATS_OF_STREAMS:
             raise StateError(
-                f"a stream's state: expected a dict of format {_FORMAT} with the fields "
-                f"{sorted(_FIELDS | {'check'})}, got {shown(state)}. {HINT}"
+                expected=f"a stream's state, a dict of format {_FORMAT} with the fields {sorted(_FIELDS | {'check'})}",
+                got=shown(state),
+                advice=HINT,
             )
         position = parse_number("the state's position", state["position"], MAX_POSITION)
         held_items = _held_of(state["held"], origins, position, of_base)
@@ -132,8 +133,9 @@ class StreamState:
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
         if number == _FORMAT and state["check"] != result._compute_check():
             raise StateError(
-                f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Start from "
-                "the beginning, or from another state."
+                f"the state is damaged: expected numbers with the checksum {shown(state['check'])}",
+                field="check",
+                advice="Begin anew, or at another state.",
             )
         return result
 
@@ -154,11 +156,11 @@ def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBa
         StateError: the field is malformed, or has another number of links.
     """
     if not isinstance(value, (list, tuple)) or (value and len(value) != len(origins)):
-        raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {HINT}")
+        raise StateError(expected=f"none or {len(origins)} dicts", got=shown(value), field="held", advice=HINT)
     parts = []
     for link_state, origin in zip(value, origins):
         if not isinstance(link_state, Mapping) or not set(link_state) <= {"queue", "bins", "count"}:
-            raise StateError(f"the state's held: expected queue, bins and count, got {shown(link_state)}. {HINT}")
+            raise StateError(expected="queue, bins and count", got=shown(link_state), field="held", advice=HINT)
         bins = _to_list(link_state.get("bins", []))
         max_count = MAX_POSITION if "part" in origin else position
         parts.append(
@@ -196,7 +198,7 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
     if last == "part":
         name = "from" if in_queue and isinstance(value, Mapping) and "from" in value else "part"
         if not isinstance(value, Mapping) or set(value) != {"of", name}:
-            raise StateError(f"the state's held: expected a part of an item, got {shown(value)}. {HINT}")
+            raise StateError(expected="a part of an item", got=shown(value), field="held", advice=HINT)
         number = parse_number("the state's part", value[name], MAX_POSITION)
         return {"of": unit_of(value["of"], tuple(outer_origin), position, of_base), name: number}
     units = [unit_of(unit, tuple(outer_origin), position, of_base) for unit in _to_list(value)]
@@ -225,7 +227,7 @@ def _held_units(value: Any) -> Iterator[Any]:
 def _to_list(value: Any) -> list[Any]:
     """Converts a list or tuple of a state to a list; raises a StateError for other values."""
     if not isinstance(value, (list, tuple)):
-        raise StateError(f"the state's held: expected a list, got {shown(value)}. {HINT}")
+        raise StateError(expected="a list", got=shown(value), field="held", advice=HINT)
     return list(value)
 
 

@@ -187,8 +187,10 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
             self._reader = dataset.iterate(epoch=self._epoch)
             if self._position > operator.length_hint(self._reader):
                 raise StateError(
-                    f"the state's position is {self._position}, but there are {operator.length_hint(self._reader)} "
-                    "examples. Restore it with the dataset that it was saved with."
+                    expected=f"at most {operator.length_hint(self._reader)}, the number of examples",
+                    got=f"{self._position}",
+                    field="position",
+                    advice="Restore it with the dataset that it was saved with.",
                 )
             self._reader.advance(self._position)
             self._items = zip(itertools.count(self._position), self._reader)
@@ -249,8 +251,10 @@ class StreamIterator(ResumableIterator, Iterator[Any]):
         length = self._stream._base._operation.length
         if saved_state.position > min(length, MAX_ENDLESS):
             raise StateError(
-                f"the state's position is {saved_state.position}, but there are {length} examples. Restore it with the "
-                "dataset that it was saved with."
+                expected=f"at most {length}, the number of examples",
+                got=f"{saved_state.position}",
+                field="position",
+                advice="Restore it with the dataset that it was saved with.",
             )
         self._restore_held(saved_state.held)
 

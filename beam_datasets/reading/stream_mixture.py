@@ -147,18 +147,21 @@ class StreamMixture:
             StateError: the state of a source is missing or malformed, or was saved at another time than the mixture's.
         """
         if not isinstance(state, Mapping) or not {"check", "sources", "sources_check"} <= set(state):
-            raise StateError(f"a state of a mixture of streams: expected one with sources, got {shown(state)}. {HINT}")
+            raise StateError(expected="a state of a mixture of streams, with sources", got=shown(state), advice=HINT)
         sources = state["sources"]
         is_list = isinstance(sources, (list, tuple)) and len(sources) == len(self.sources)
         if not is_list or not all(map(_is_source, sources)):
             raise StateError(
-                f"the state's sources: expected a state for each of {len(self.sources)} sources, got {shown(sources)}. "
-                f"{HINT}"
+                expected=f"a state for each of {len(self.sources)} sources",
+                got=shown(sources),
+                field="sources",
+                advice=HINT,
             )
         if state["sources_check"] != _sources_check(state["check"], sources):
             raise StateError(
-                f"the state is damaged: expected sources with the check sum {shown(state['sources_check'])}. Start "
-                "from the beginning, or from another state."
+                f"the state is damaged: expected sources with the checksum {shown(state['sources_check'])}",
+                field="sources",
+                advice="Begin anew, or at another state.",
             )
         return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
 
@@ -183,7 +186,7 @@ class StreamMixture:
             StateError: the value is not such a unit.
         """
         if not isinstance(value, Mapping) or set(value) != {"source", "epoch", "of"}:
-            raise StateError(f"the state's held: expected an item of a source, got {shown(value)}. {HINT}")
+            raise StateError(expected="an item of a source", got=shown(value), field="held", advice=HINT)
         source = parse_number("a held source", value["source"], len(self.sources) - 1)
         stream = self.sources[source]
         inner = unit_of(value["of"], stream._origins()[-1], MAX_POSITION, stream._unit_of_base)

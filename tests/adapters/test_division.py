@@ -616,8 +616,8 @@ def test_states_after_examples_and_batches(items: Any) -> None:
     [
         ({"begun": {}}, "a worker's state: expected format 1 or 2"),
         ({"format": 9, "begun": 0, "taken": 0, "worker": 0, "workers": 1, "ranks": 1, "block": 1}, "format 9"),
-        ({"position": 1}, "a state is a dict with"),
-        (17, "a state is a dict with"),
+        ({"position": 1}, "expected a state, a dict with"),
+        (17, "expected a state, a dict with"),
         ("test", "slices was 'test"),
     ],
 )

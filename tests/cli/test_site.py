@@ -126,7 +126,7 @@ def test_examples_in_another_format_are_damage_of_their_version(run, tmp_path):
     assert (code, out) == (1, f"2 versions in {tmp_path / 'site' / 'index.html'}\n")
     assert err.startswith("foreign:1.0.0: ")
     for page in ("index", "rows-train"):
-        assert "only tfrecord can be read" in (tmp_path / "site" / "foreign" / "1.0.0" / f"{page}.html").read_text()
+        assert "stored as tfrecord" in (tmp_path / "site" / "foreign" / "1.0.0" / f"{page}.html").read_text()
     assert "rows-train.html" in (tmp_path / "site" / "index.html").read_text()
     check_links(tmp_path / "site")
 

@@ -23,6 +23,7 @@ from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 from tests.exporting.trees import has_empty_dict, strings_below
+from tests.facts import raises_with
 from tests.reading.conftest import write_dataset
 
 
@@ -177,7 +178,7 @@ def test_the_directory_is_one_of_tfds(tmp_path: Path, many: Any) -> None:
     assert (made / "label.labels.txt").read_text() == (MANY / "label.labels.txt").read_text()
     published = bd.builder_from_directory(made)
     assert published.info.full_name == many.info.full_name
-    with pytest.raises(ValueError, match="stored as array_record; only tfrecord can be read"):
+    with raises_with(bd.errors.MetadataError, got="array_record", expected=["tfrecord"]):
         published.as_dataset("train")
 
 

@@ -110,7 +110,7 @@ def test_each_byte_of_an_index(write: Any, tmp_path: Path) -> None:
         in_keys = place >= 40 + 8 * 4
         assert len(errors) == (0 if kind == "flip" and in_keys else 4), (kind, place)
         find = bd.builder_from_directory(directory).as_dataset("train").find
-        with pytest.raises(MetadataError, match=index.name):
+        with raises_with(MetadataError, mentions=[index.name]):
             assert find(keys[0]) is None
 
 
@@ -119,7 +119,7 @@ def test_each_byte_of_an_index(write: Any, tmp_path: Path) -> None:
 def test_each_byte_of_a_metadata_file(write: Any, tmp_path: Path, name: str) -> None:
     directory = copy(write, tmp_path, manifest=True)
     for _ in damages(directory / name):
-        with pytest.raises(BeamDatasetsError, match=name):
+        with raises_with(BeamDatasetsError, mentions=[name]):
             bd.builder_from_directory(directory)
 
 
@@ -214,10 +214,10 @@ def test_what_is_behind_a_slice_is_not_looked_at(write: Any, tmp_path: Path) -> 
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    with pytest.raises(bd.errors.DatasetNotFoundError, match="no dataset_info.json"):
+    with raises_with(bd.errors.DatasetNotFoundError, mentions=[str(tmp_path), "dataset_info.json"]):
         bd.builder_from_directory(tmp_path)
     (tmp_path / "dataset_info.json").write_text('{"name": "d", "version": "1.0.0"}')
-    with pytest.raises(bd.errors.DatasetNotFoundError, match="no features.json"):
+    with raises_with(bd.errors.DatasetNotFoundError, mentions=[str(tmp_path), "features.json"]):
         bd.builder_from_directory(tmp_path)
 
 
@@ -227,7 +227,7 @@ def test_an_unknown_connector_leaves_raw_records(write: Any, tmp_path: Path) -> 
     (directory / "features.json").write_text(text.replace("core.features.text_feature.Text", "their.own.Connector"))
     dataset = bd.builder_from_directory(directory).as_dataset("train")
     assert all(isinstance(record, bytes) for record in dataset.raw())
-    with pytest.raises(bd.errors.FeatureError, match=r"their\.own\.Connector"):
+    with raises_with(bd.errors.FeatureError, mentions=["their.own.Connector"]):
         next(iter(dataset))
     partial = bd.builder_from_directory(directory).as_dataset("train", decoders=bd.decode.PartialDecoding(["id"]))
     assert [int(example["id"]) for example in partial] == EXPECTED
@@ -240,14 +240,14 @@ def test_a_manifest_of_other_splits(write: Any, tmp_path: Path, names: list[str]
     manifest = Manifest.from_text(path.read_text(), path="m")
     other = dataclasses.replace(manifest, splits=dict.fromkeys(names, manifest.splits["train"]))
     path.write_text(other.to_text())
-    with pytest.raises(MetadataError, match=r"differ in the splits: \['train'\] and \["):
+    with raises_with(MetadataError, path=str(directory), expected=f"{sorted(names)}", got="['train']"):
         bd.builder_from_directory(directory)
 
 
 def test_another_file_format(write: Any, tmp_path: Path) -> None:
     directory = copy(write, tmp_path)
     edit_info(directory, fileFormat="array_record")
-    with pytest.raises(ValueError, match="stored as array_record"):
+    with raises_with(MetadataError, path=str(directory), got="array_record"):
         bd.builder_from_directory(directory).as_dataset("train")
 
 
@@ -262,7 +262,7 @@ def test_huge_lengths_allocate_nothing(write: Any, tmp_path: Path, indexed: bool
     (directory / "dataset_info.json").write_text(json.dumps(info))
     dataset = bd.builder_from_directory(directory).as_dataset("train")
     for read in (lambda: sum(1 for _ in dataset), lambda: dataset[2**57], lambda: next(iter(dataset.shuffle(1)))):
-        with pytest.raises((CorruptRecordError, MetadataError), match=str(2**58)):
+        with raises_with((CorruptRecordError, MetadataError), mentions=[f"{2**58}"]):
             read()
 
 

@@ -19,6 +19,7 @@ from beam_datasets.reading.elements import transforms as decoding
 from beam_datasets.reading.index.interleave import InterleaveOrder
 from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle, file_order
 from tests.cases import cases
+from tests.facts import raises_with
 
 LENGTHS = [7, 0, 12, 5, 9]
 CONFIG = bd.ReadConfig(interleave_cycle_length=3, interleave_block_length=2, shuffle_seed=7)
@@ -186,17 +187,17 @@ def test_endless(builder: Any, window: int | None) -> None:
 @pytest.mark.parametrize(
     "change,words",
     [
-        (lambda b: dataset(b, "train[:20]"), r"slices was 'train\[0:33\]' and is 'train\[0:20\]'"),
-        (lambda b: dataset(b, read_config=bd.ReadConfig()), "read_config was 'block=2, cycle=3'"),
-        (lambda b: dataset(b).shuffle(1), r"operations was '' and is 'shuffle\(seed=1\)'"),
-        (lambda b: dataset(b).skip(1), r"operations was '' and is '\[1:\]'"),
-        (lambda b: dataset(b, shuffle_files=True), "seed=7"),
+        (lambda b: dataset(b, "train[:20]"), ["slices", "'train[0:33]'", "'train[0:20]'"]),
+        (lambda b: dataset(b, read_config=bd.ReadConfig()), ["read_config", "'block=2, cycle=3'"]),
+        (lambda b: dataset(b).shuffle(1), ["operations", "''", "'shuffle(seed=1)'"]),
+        (lambda b: dataset(b).skip(1), ["operations", "''", "'[1:]'"]),
+        (lambda b: dataset(b, shuffle_files=True), ["seed=7"]),
     ],
 )
 def test_refuses_a_state_of_something_else(builder: Any, change: Any, words: str) -> None:
     iterator = iter(dataset(builder))
     next(iterator)
-    with pytest.raises(bd.errors.StateError, match=words):
+    with raises_with(bd.errors.StateError, got=words):
         iter(change(builder)).set_state(iterator.get_state())
 
 
@@ -237,7 +238,7 @@ def test_a_state_of_an_epoch_behind_an_endless_one_is_refused(builder: Any) -> N
     next(iterator)
     state = iterator.get_state()
     assert next(endless.iterate(state=state)) == next(iterator)
-    with pytest.raises(bd.errors.StateError, match="the state's epoch is 1: the first epoch of an endless dataset"):
+    with raises_with(bd.errors.StateError, field="epoch", got="1", expected=["endless"]):
         endless.repeat().iterate(state=state)
 
 
@@ -248,7 +249,7 @@ def test_a_state_of_another_epoch_than_asked_for(builder: Any) -> None:
     state, rest = iterator.get_state(), list(iterator)
     assert list(read.iterate(state=state)) == list(read.iterate(epoch=3, state=state)) == rest
     for other in (0, 4):
-        with pytest.raises(bd.errors.StateError, match=f"is of epoch 3, but epoch is {other}. Leave one of them"):
+        with raises_with(bd.errors.StateError, field="epoch", got="3", expected=[f"{other}"]):
             read.iterate(epoch=other, state=state)
 
 

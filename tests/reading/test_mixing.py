@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.reading.index.mixture import MAX_BLOCK, quotas_of
 from tests.cases import cases
+from tests.facts import raises_with
 from tests.published import flip
 from tests.reading.mixtures import sources_of
 
@@ -251,7 +253,7 @@ def test_a_damaged_record_is_an_error_at_its_place(write: Any, tmp_path: Any) ->
     for batch in (1, 2):
         found: list[int] = []
         items = bd.mix(sources, source_key="s", names="ab").batch(batch).map(lambda item: item["id"].tolist())
-        with pytest.raises(bd.errors.CorruptRecordError, match=r"-b\.tfrecord"):
+        with raises_with(bd.errors.CorruptRecordError, path=re.compile(r"-b\.tfrecord")):
             found.extend(number for item in items for number in item)
         wanted = [int(example["id"]) for example in whole]
         assert found == wanted[: len(found)]
@@ -269,7 +271,7 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
         bd.mix({a: 1, b.shuffle(1): 1}, seed=1),
         bd.mix([a, b], schedule=[(0, [1, 1]), (5, [1, 1])], seed=1),
     ):
-        with pytest.raises(bd.errors.StateError, match="was saved while reading something else"):
+        with raises_with(bd.errors.StateError, got=["operations"]):
             other.iterate(state=state)
 
 

@@ -18,6 +18,7 @@ from beam_datasets.adapters.torch_data import Divided, DividedStream
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import MAX_UNFINISHED
 from beam_datasets.reading.index.division import MAX_POSITION
+from tests.facts import raises_with
 
 NUMBERS = (0, -1, 1, 2, 2**31, 2**63 - 1, 2**63, 2**64, 10**15, 10**4400)
 VALUES = (None, True, 1.0, 1.5, "", "1", [], [0], [[1, 2]], [[1, 2, 1, 0]], {}, {"a": 1}, "\ud83d")
@@ -330,12 +331,12 @@ def test_divisions_within_divisions_are_limited(train: Any) -> None:
     assert len(list(itertools.islice(train.repeat().iterate(state=state), 50))) == 50
     iterator = train.repeat().shard(0, 2, block=3).iterate(state=state)
     next(iterator)
-    with pytest.raises(StateError, match="at most 100, got 101. Save it between blocks"):
+    with raises_with(StateError, field="blocks", expected=["100"], got="101"):
         iterator.get_state()
 
 
 def test_epochs_are_limited(train: Any) -> None:
     assert sorted(train.shuffle(1).iterate(epoch=MAX_POSITION)) == sorted(train)
     for dataset, epoch in [(train, MAX_POSITION + 1), (train.filter(is_odd), 10**20), (train.repeat(), 2**60)]:
-        with pytest.raises(ValueError, match="epoch must be at most"):
+        with pytest.raises(ValueError, match=f"^epoch .*{epoch}"):
             dataset.iterate(epoch=epoch)

@@ -14,6 +14,7 @@ import beam_datasets as bd
 from beam_datasets import catalog
 from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.reading.opening import ReadOnlyBuilder
+from tests.facts import raises_with
 from tests.published import build
 
 ROOT = Path(__file__).parents[1] / "data/tfds"
@@ -102,17 +103,17 @@ def test_load() -> None:
     assert sorted(everything) == ["test", "train", "validation"]
     names, numbers = next(iter(everything["train"]))
     assert (len(names), numbers.shape) == (4, (4,))
-    with pytest.raises(bd.errors.SplitError, match="Did you mean 'train'"):
+    with raises_with(bd.errors.SplitError, got="'trian'", advice=["'train'"]):
         bd.load("spec_three", split="trian", data_dir=ROOT)
 
 
 def test_flags_are_bools() -> None:
     for bad in ("no", "False", "", 2, 1.0, None):
         for name in ("shuffle_files", "as_supervised", "with_info"):
-            with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
+            with pytest.raises(TypeError, match=f"^{name} .*{bad!r}"):
                 bd.load("spec_three", split="train", data_dir=ROOT, **{name: bad})
         for name in ("drop_remainder", "pad"):
-            with pytest.raises(TypeError, match=f"^{name} must be True or False, not {bad!r}"):
+            with pytest.raises(TypeError, match=f"^{name} .*{bad!r}"):
                 bd.load("spec_three", split="train", data_dir=ROOT).batch(4, **{name: bad})
     train = bd.load("spec_three", split="train", data_dir=ROOT, shuffle_files=np.False_, as_supervised=np.bool_(True))
     assert len(next(iter(train))) == 2
@@ -144,13 +145,13 @@ def test_supervised_keys_of_no_feature(tmp_path: Path) -> None:
     info = directory / "dataset_info.json"
     info.write_text(info.read_text().replace('"featureKey": "idx"', '"featureKey": "idy"'))
     assert len(bd.load("spec_three", split="train", data_dir=tmp_path)) == 23
-    with pytest.raises(bd.errors.MetadataError, match=r"dataset_info.json: .*no feature 'idy'.*Did you mean 'idx'"):
+    with raises_with(bd.errors.MetadataError, path=str(info), mentions=["'idy'", "'idx'"]):
         bd.load("spec_three", split="train", data_dir=tmp_path, as_supervised=True)
 
 
 def test_supervised_keys_that_are_not_decoded() -> None:
     partial = bd.decode.PartialDecoding({"idx": True})
-    with pytest.raises(ValueError, match="no feature 'name'; the features are idx"):
+    with pytest.raises(ValueError, match="supervised_keys .*'name'.* idx"):
         bd.load("spec_three", split="train", data_dir=ROOT, as_supervised=True, decoders=partial)
 
 
@@ -222,9 +223,9 @@ def test_code_wins_where_no_version_is_asked_for(registered: Any, tmp_path: Path
     assert bd.builder("spec_three:latest", data_dir=tmp_path).dataset_dir.endswith("9.0.0")
     unpublished = bd.builder("spec_three:1.0.0", data_dir=tmp_path)
     assert (type(unpublished), unpublished.version) == (registered, "1.0.0")
-    with pytest.raises(bd.errors.DatasetNotFoundError, match="not published"):
+    with raises_with(bd.errors.DatasetNotFoundError, mentions=["spec_three", "/empty"]):
         bd.load("spec_three", split="train", data_dir=tmp_path / "empty")
-    with pytest.raises(bd.errors.DatasetNotFoundError, match="2.0.0"):
+    with raises_with(bd.errors.DatasetNotFoundError, got="2.0.0"):
         bd.builder("spec_three:2.0.0", data_dir=tmp_path)
 
 
@@ -342,7 +343,7 @@ def test_nested_splits_keep_their_structure() -> None:
 def test_as_supervised() -> None:
     dataset = reader("spec_three__1.2.3").as_dataset("train", as_supervised=True)
     assert next(iter(dataset)) == (b"train_8_xxxx", 8)
-    with pytest.raises(ValueError, match="needs supervised_keys, got none"):
+    with pytest.raises(ValueError, match="supervised_keys"):
         reader("spec_multi__small__1.0.0").as_dataset("train", as_supervised=True)
 
 
@@ -353,10 +354,10 @@ def test_ordered_dataset_is_guarded() -> None:
     ]
     with pytest.raises(ValueError, match=r"disable_shuffling.*shuffle_files=True reads.*enable_ordering_guard=False"):
         builder.as_dataset("train", shuffle_files=True)
-    with pytest.raises(ValueError, match="interleave_cycle_length=4 mixes"):
+    with pytest.raises(ValueError, match="interleave_cycle_length=4"):
         builder.as_dataset("train", read_config=bd.ReadConfig(interleave_cycle_length=4))
     unguarded = bd.ReadConfig(interleave_cycle_length=4, enable_ordering_guard=False)
-    with pytest.warns(UserWarning, match="interleave_cycle_length=4 mixes"):
+    with pytest.warns(UserWarning, match="interleave_cycle_length=4"):
         builder.as_dataset("train", read_config=unguarded)
     builder.as_dataset("train", read_config=bd.ReadConfig(interleave_cycle_length=1))
 
@@ -369,5 +370,5 @@ def test_sub_splits_of_a_directory_without_index_have_no_size() -> None:
 def test_metadata_of_the_author_that_are_no_object(write: Any, tmp_path: Path, text: str) -> None:
     directory = shutil.copytree(write({"train": [3]}), tmp_path / "d" / "1.0.0")
     (directory / "metadata.json").write_text(text)
-    with pytest.raises(bd.errors.MetadataError, match="is not a JSON object"):
+    with raises_with(bd.errors.MetadataError, path=str(directory / "metadata.json"), expected="a JSON object"):
         bd.builder_from_directory(directory).info  # noqa: B018

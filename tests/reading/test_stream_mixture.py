@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from tests.cases import cases
+from tests.facts import raises_with
 from tests.reading.mixtures import sources_of
 from tests.reading.resuming import plain, resumes_everywhere
 
@@ -147,7 +148,7 @@ def test_workers_mix_their_own_parts(larger: Any, count: int) -> None:
         seen |= set(wanted)
         resumes_everywhere(own.batch(2), most=6)
     assert seen == {item for part in parts for item in part}
-    with pytest.raises(bd.errors.StateError, match="worker was '0 of 2' and is '1 of 2' now"):
+    with raises_with(bd.errors.StateError, got=["worker", "'0 of 2'", "'1 of 2'"]):
         mixed.shard(1, 2).iterate(state=mixed.shard(0, 2).iterate().get_state())
 
 
@@ -212,7 +213,7 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         bd.mix([parts[0].filter(is_odd), *parts[1:]], weights=[1, 2, 1], seed=3, stop="all").batch(4),
     ]
     for other in others:
-        with pytest.raises(bd.errors.StateError, match="was saved while reading something else|of another|expected"):
+        with pytest.raises(bd.errors.StateError):
             other.iterate(state=state)
     rest = {name: value for name, value in state.items() if name != "sources"}
     flipped = [{**source, "ended": not source["ended"]} for source in state["sources"]]
@@ -221,7 +222,7 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         next(iterator)
     later = iterator.get_state()["sources"]
     for wrong in (rest, *({**state, "sources": sources} for sources in ([], 3, [3, 3, 3], flipped, later))):
-        with pytest.raises(bd.errors.StateError, match="sources|check sum"):
+        with raises_with(bd.errors.StateError, mentions=["sources"]):
             mixed.batch(4).iterate(state=wrong)
 
 

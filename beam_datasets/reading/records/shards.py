@@ -89,8 +89,10 @@ class Shard:
         self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
-                f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
-                f"{self.reader.size}: the shard is cut off or replaced, or the index is of another one. Restore both."
+                expected=f"the index of a shard of {self.reader.size} bytes",
+                got=f"one of a shard of {self.index.shard_size} bytes",
+                path=f"{path}{INDEX_SUFFIX}",
+                advice="The shard is cut off or replaced, or the index is of another one: restore both.",
             )
 
     def __del__(self) -> None:
@@ -433,6 +435,8 @@ def _check_num_records(index: Index, path: str, num_records: int) -> None:
     """Checks that an index has `num_records` records; raises a MetadataError with the path of the shard if not."""
     if len(index) != num_records:
         raise MetadataError(
-            f"{path}{INDEX_SUFFIX} has {len(index)} records, but by the dataset's metadata the shard has "
-            f"{num_records}. One of the two is damaged or of another dataset; restore it."
+            expected=f"{num_records} records, as in the dataset's metadata",
+            got=f"{len(index)}",
+            path=f"{path}{INDEX_SUFFIX}",
+            advice="One of the two is damaged or of another dataset; restore it.",
         )
