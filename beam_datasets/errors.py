@@ -98,6 +98,7 @@ class BeamDatasetsError(Exception):
         advice: the recommended action.
     """
 
+    _field_format = "field '{}'"  # in messages
     problem: str = ""
     path: str | None = None
     line: int | None = None
@@ -176,7 +177,7 @@ class BeamDatasetsError(Exception):
         location = ", ".join(f"{word}{fact}" for word, fact in places if fact is not None)
         if self.record is not None:
             location += f" (record {self.record})"
-        field = None if self.field is None else f"field {self.field!r}"
+        field = None if self.field is None else self._field_format.format(self.field)
         return "".join(f"{text}: " for text in (location, field, self.feature) if text)
 
     @property
@@ -371,13 +372,10 @@ class StateError(BeamDatasetsError, ValueError):
     """An iterator's saved state belongs to another dataset, slice or configuration, or is malformed.
 
     Attributes:
-        field: the field of the state, with which the message begins, as `the state's position: `.
+        field: the field of the state, a part of the message, as `the state's position: `.
     """
 
-    @property
-    def _location(self) -> str:
-        """The prefix of the message: the field of the state; '' for the whole state."""
-        return "" if self.field is None else f"the state's {self.field}: "
+    _field_format = "the state's {}"
 
 
 class MissingDependencyError(BeamDatasetsError, ImportError):

@@ -33,6 +33,7 @@ def raises_with(
     with pytest.raises(kind) as caught:
         yield caught
     message, error_facts = str(caught.value), facts(caught.value)
+    del caught  # the traceback refers to this frame, and a cycle would keep what its frames use alive
     assert _contains(message, mentions), f"{message!r} does not mention {mentions}"
     for name, value in wanted.items():
         fact = error_facts.get(name)

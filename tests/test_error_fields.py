@@ -46,6 +46,7 @@ SHARD = "ds-train.tfrecord-00002-of-00004"
         (GenerationError("It died.", outcome="it is there", advice="Look."), "It died; it is there. Look."),
         (InputError(advice="Fix it."), "Fix it."),
         (errors.MetadataError(expected="one", got="2", path="a", field="b.c"), "a: field 'b.c': expected one, got 2"),
+        (errors.StateError(expected="one", got="2", field="epoch"), "the state's epoch: expected one, got 2"),
         (SplitError(expected="one", got="2", split="a[2]"), "split 'a[2]': expected one, got 2"),
         (BeamDatasetsError(), ""),
         (PathNotFoundError("is gone", path="HTTPS://token@host/x"), "HTTPS://***@host/x: is gone"),

@@ -374,7 +374,6 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
         FeatureTypeError: the returned function raises it if the value is not a mapping.
         FeatureKeyError: the returned function raises it if a name is missing or unknown.
     """
-    prefix = f"{shown_name(path)}: " if path else ""
 
     def check(value: Any) -> None:
         """Raises the error of a value that is not a mapping with exactly the expected names."""
@@ -382,12 +381,14 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
             keys = set(value.keys())
         except AttributeError:
             raise FeatureTypeError(
-                f"{prefix}{type(value).__name__} is not a dict of the features {sorted(expected)}"
+                f"{type(value).__name__} is not a dict of the features {sorted(expected)}", feature=path
             ) from None
         missing, extra = sorted(expected - keys), sorted(map(str, keys - expected))
         if missing or extra:
             problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
-            raise FeatureKeyError(f"{prefix}the example's features differ from the dataset's: {', '.join(problem)}")
+            raise FeatureKeyError(
+                f"the example's features differ from the dataset's: {', '.join(problem)}", feature=path
+            )
 
     return check
 

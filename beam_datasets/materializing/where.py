@@ -71,7 +71,7 @@ class Where:
             BeamDatasetsError: it has another type, or characters that cannot be encoded.
         """
         if not isinstance(self.expression, str):
-            raise BeamDatasetsError(expected="where to be a text such as 'n > 3'", got=f"{self.expression!r:.100}")
+            raise BeamDatasetsError(f"where: expected a text such as 'n > 3', got {self.expression!r:.100}")
         if not is_unicode(self.expression) or "\0" in self.expression:
             raise BeamDatasetsError(
                 f"where={self.expression!r:.1000}: expected text in Unicode, got half of a surrogate pair or a NUL",

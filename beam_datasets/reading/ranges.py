@@ -18,7 +18,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import block_sizes, stop_at_damaged
-from beam_datasets.reading.elements.error_location import UNDECODED, describe_location
+from beam_datasets.reading.elements.error_location import UNDECODED, locate_error
 from beam_datasets.reading.elements.transforms import Map, Program, Step
 from beam_datasets.reading.records.run_reader import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
 
@@ -101,8 +101,7 @@ def read_range(
         try:
             value = next(values)
         except UNDECODED as error:
-            location = describe_location(pool.open(run.filename, run.examples_in_shard), number)
-            raise type(error)(f"{location}: {error}") from error
+            raise locate_error(error, pool.open(run.filename, run.examples_in_shard), number) from error
         yield number, value
 
 

@@ -105,4 +105,4 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
     except (OSError, NotImplementedError, ValueError, TypeError) as error:
         kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
         reason = options.redact(str(error)) or type(error).__name__
-        raise kind(f"{path}: {reason}") from (None if options else error)
+        raise kind(reason, path=path) from (None if options else error)

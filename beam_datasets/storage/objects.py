@@ -563,7 +563,7 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
         origin = "in storage_options" if options else "in the environment"
         return PathPermissionError(reason, path=path, advice=f"Do the credentials {origin} allow it?")
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
-    return kind(f"{path}: {reason}")
+    return kind(reason, path=path)
 
 
 def _reason(error: BaseException) -> str:

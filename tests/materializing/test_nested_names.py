@@ -127,9 +127,9 @@ def test_errors_print_dots(source: Path) -> None:
     with raises_with(FeatureError, feature="a.b"):
         encode(good | {"a": {"b": {"n": 1}, "l": [1]}})
     ds = bd.builder_from_directory(source).as_dataset("train")
-    with raises_with(FeatureError, feature="product.sizes", mentions=["shapes"]):
+    with raises_with(FeatureError, mentions=["product.sizes: ", "shapes"]):
         next(iter(ds.batch(5)))
-    with raises_with(FeatureError, feature="product.sizes", mentions=["pad_value", "0.5", "int64"]):
+    with raises_with(FeatureError, mentions=["product.sizes: ", "pad_value", "0.5", "int64"]):
         next(iter(ds.padded_batch(5, pad_value={"product/sizes": 0.5})))
     with pytest.raises(ValueError, match=r"'product\.titl'.*'product\.title'"):
         bd.builder_from_directory(source).as_dataset("train", decoders=bd.decode.PartialDecoding(["product.titl"]))

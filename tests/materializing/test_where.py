@@ -365,7 +365,7 @@ def test_records_whose_condition_takes_long_are_named(source: Path, tmp_path: Pa
     slow = "length(regexp_replace(repeat('x', 3000000 + n), '(x*)y|x', 'z', 'g')) > 3"
     job = plan_job(str(source), to="slow", data_dir=str(tmp_path), where=slow)
     monkeypatch.setattr(database, "MAX_SECONDS", 0.5)
-    with pytest.raises(BeamDatasetsError, match=r"record 0.*, and the 22 after it: where=.* more than 0.5 s"):
+    with raises_with(BeamDatasetsError, mentions=["record 0", " 22 ", "0.5 s"]):
         job.count_chosen()
 
 

@@ -300,6 +300,8 @@ def test_wrong_types():
         ReadInstruction("train", 1.5, unit="shard")
     with raises_with(SplitError, split="train[1%:2%]", expected=["100 examples"], got="31"):
         LAYOUTS["uneven"][ReadInstruction("train", 1, 2, "%", "pct1_dropremainder")]
+    with raises_with(SplitError, split="train[:12.3%]", expected=["whole number"], got=["24.6", "12.3% of 200"]):
+        make_splits({"train": [200]})[ReadInstruction("train", None, 12.3, "%", "pct1_dropremainder")]
 
 
 def test_nests():

@@ -179,7 +179,7 @@ def test_endless(builder: Any, window: int | None) -> None:
     assert list(itertools.islice(read.iterate(epoch=2), 20)) == long[66:86]
     with pytest.raises(TypeError, match="no length"):
         len(read)
-    with pytest.raises(ValueError, match="endless dataset has no whole range"):
+    with pytest.raises(ValueError, match="endless"):
         read.shuffle(3)
     assert len(list(itertools.islice(dataset(builder).repeat().shuffle(1, window=10), ENOUGH))) == ENOUGH
 
@@ -283,25 +283,25 @@ def test_iterators_say_how_to_go_on_elsewhere(builder: Any, taken: int, copied: 
         (
             lambda d: d.shuffle(1000, seed=3),
             TypeError,
-            r"shuffle\(\): multiple values for argument 'seed'. Use .*shuffle\(seed=3, window=1000\)",
+            r"shuffle\(\).*'seed'.*shuffle\(seed=3, window=1000\)",
         ),
-        (lambda d: d.shuffle(), TypeError, r"missing a required argument: 'seed'. Use .*shuffle\(seed=0\)"),
+        (lambda d: d.shuffle(), TypeError, r"'seed'.*shuffle\(seed=0\)"),
         (lambda d: d.shuffle(buffer_size=9), TypeError, r"shuffle\(seed=0, window=9\)"),
-        (lambda d: d.shuffle(1, window=0), ValueError, "window must be at least 1"),
+        (lambda d: d.shuffle(1, window=0), ValueError, "window .*0"),
         (lambda d: d.repeat(2**61).shuffle(1), ValueError, "whole range"),
         (lambda d: d.repeat(2**62).shuffle(1), ValueError, "whole range"),
-        (lambda d: d.shard(2, 2), ValueError, r"worker_index must be in \[0, 2\)"),
-        (lambda d: d.shard(3, -1), ValueError, "worker_count must be at least 1"),
-        (lambda d: d.shard("0", 2), TypeError, "worker_index must be an int, not '0'"),
-        (lambda d: d.shard(0, 2, block=4.0), TypeError, "block must be an int, not 4.0"),
-        (lambda d: d.shard(0, 2, block=0), ValueError, "block must be at least 1, got 0"),
+        (lambda d: d.shard(2, 2), ValueError, r"worker_index .*\[0, 2\)"),
+        (lambda d: d.shard(3, -1), ValueError, "worker_count .*-1"),
+        (lambda d: d.shard("0", 2), TypeError, "worker_index .*int.*'0'"),
+        (lambda d: d.shard(0, 2, block=4.0), TypeError, "block .*int.*4.0"),
+        (lambda d: d.shard(0, 2, block=0), ValueError, "block .*0"),
         (lambda d: d.map(3), TypeError, "function"),
         (lambda d: d.map(str).raw(), ValueError, "before map"),
-        (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),
-        (lambda d: d.repeat(2).iterate(epoch=2), ValueError, r"epoch must be in \[0, 2\), those of repeat\(2\), got 2"),
-        (lambda d: d.repeat().batch(2).repeat(2).iterate(epoch=1), ValueError, r"must be 0, got 1: .* endless"),
-        (lambda d: d.repeat(3).batch(4).shard(0, 2).iterate(epoch=7), ValueError, r"epoch must be in \[0, 3\)"),
-        (lambda d: list(d.map(lambda e: {"a": np.zeros(e["id"] % 3)}).batch(4)), ValueError, "a: arrays of the shapes"),
+        (lambda d: d.iterate(epoch=-1), ValueError, "epoch .*-1"),
+        (lambda d: d.repeat(2).iterate(epoch=2), ValueError, r"epoch .*\[0, 2\).*repeat\(2\).*2"),
+        (lambda d: d.repeat().batch(2).repeat(2).iterate(epoch=1), ValueError, "epoch .*0.*1.*endless"),
+        (lambda d: d.repeat(3).batch(4).shard(0, 2).iterate(epoch=7), ValueError, r"epoch .*\[0, 3\).*7"),
+        (lambda d: list(d.map(lambda e: {"a": np.zeros(e["id"] % 3)}).batch(4)), ValueError, "^a: .*shapes"),
     ],
 )
 def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) -> None:
@@ -312,9 +312,9 @@ def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) ->
 def test_what_other_libraries_have_is_named(builder: Any) -> None:
     read = builder.as_dataset("train")
     for name, words in (("cache", "local files"), ("prefetch", "parallel"), ("as_numpy_iterator", "iter")):
-        with pytest.raises(AttributeError, match=f"Dataset has no attribute '{name}'. Use .*{words}"):
+        with pytest.raises(AttributeError, match=f"Dataset .*'{name}'.*{words}"):
             getattr(read, name)
-    with pytest.raises(AttributeError, match="'Dataset' object has no attribute 'fliter'"):
+    with pytest.raises(AttributeError, match="'Dataset' .*'fliter'"):
         read.fliter  # noqa: B018
 
 
@@ -373,7 +373,7 @@ def test_flags_among_indices_are_no_indices(builder: Any) -> None:
 
 
 def test_one_batch_of_an_empty_slice(builder: Any) -> None:
-    with pytest.raises(ValueError, match=r"batch_size=-1 of train\[:0\]: expected at least one example"):
+    with pytest.raises(ValueError, match=r"batch_size=-1 of train\[:0\]"):
         builder.as_dataset("train[:0]", batch_size=-1)
     assert len(builder.as_dataset("train[:3]", batch_size=-1)["id"]) == 3
     assert type(builder.as_dataset(batch_size=-1)) is dict  # a tree of arrays, for JAX
@@ -404,9 +404,9 @@ def test_a_fill_does_not_pad(published: Path) -> None:
         decoding.batch_of((step,), pad=True, **options)
     anything = {"ids": bd.features.Tensor(shape=(None,), dtype=np.int64, optional=True)}  # an absent one is empty
     step = decoding.Decode(bd.features.FeaturesDict(anything), None, False, None, None)
-    with pytest.raises(ValueError, match="fits no feature that may be missing.* None of .* give pad_value=-1"):
+    with pytest.raises(ValueError, match="^fill.*pad_value=-1"):
         decoding.batch_of((step,), pad=True, fill=-1)
-    with pytest.raises(ValueError, match="fits no feature that may be missing.* To pad with it, give pad_value=-1"):
+    with pytest.raises(ValueError, match="^fill.*pad_value=-1"):
         bd.builder_from_directory(published).as_dataset("train").padded_batch(4, fill=-1)
 
 

@@ -64,7 +64,7 @@ def test_masks_are_those_of_numpy(read_once: Any, mask: list[bool]) -> None:
 
 @pytest.mark.parametrize("mask", [[True, False], [True] * 34, np.array([], bool), np.ones((33, 1), bool)])
 def test_masks_of_other_lengths(read_once: Any, mask: Any) -> None:
-    with pytest.raises(IndexError, match="a mask must have a flag for each of the 33 examples, not the shape"):
+    with pytest.raises(IndexError, match=r"mask .*33 examples.*shape"):
         read_once[mask]
 
 
@@ -87,7 +87,7 @@ def test_ranges_are_lists(read_once: Any, start: int, stop: int, step: int) -> N
     if all(-33 <= index < 33 for index in first_and_last):
         assert read_once[indices] == read_once[list(indices)] == np.arange(33)[list(indices)].tolist()
         return
-    with pytest.raises(IndexError, match=rf"index ({'|'.join(map(str, first_and_last))}) is not in \[-33, 33\)"):
+    with pytest.raises(IndexError, match=rf"index ({'|'.join(map(str, first_and_last))}) .*\[-33, 33\)"):
         read_once[indices]
 
 
@@ -157,7 +157,7 @@ def test_input_pipelines_read_files_of_their_own(write: Any) -> None:
     assert sorted(int(example["id"]) for part in four for example in part) == [*range(33)]
     alone = bd.ReadConfig(input_context=Pipeline(1, 0))
     assert not list(builder.as_dataset("train[:0]", read_config=alone))
-    with pytest.raises(ValueError, match="4 files cannot be divided among 5 input pipelines"):
+    with pytest.raises(ValueError, match="4 files .*5 input pipelines"):
         builder.as_dataset("train", read_config=bd.ReadConfig(input_context=Pipeline(5, 0)))
     for part in parts:
         assert [int(e["id"]) for e in part[:]] == sorted(int(e["id"]) for e in part)
@@ -179,7 +179,7 @@ def test_sort_function_orders_files(builder: Any) -> None:
 
 def test_a_sort_function_may_give_no_file_twice(builder: Any) -> None:
     config = bd.ReadConfig(interleave_sort_fn=lambda files: [*files, files[0]])
-    with pytest.raises(ValueError, match=r"returned a file instruction twice. Read it again by repeat\(\)"):
+    with pytest.raises(ValueError, match=r"file instruction.*repeat\(\)"):
         dataset(builder, read_config=config)
 
 

@@ -207,7 +207,7 @@ def test_a_function_that_raises_stop_iteration_does_not_end_it(write: Any) -> No
 
     iterator = iter(bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train").map(stop))
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"map\(\) raised StopIteration") as error:
+        with pytest.raises(RuntimeError, match=r"map\(\).*StopIteration") as error:
             next(iterator)
         assert isinstance(error.value.__cause__, StopIteration)
     assert iterator.get_state()["position"] == 0
@@ -225,7 +225,7 @@ def test_a_function_that_raises_stop_iteration_does_not_shorten_a_batch(write: A
     dataset = bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train", read_config=config)
     iterator = iter(dataset.map(stop_at_5).batch(4))
     assert next(iterator)["id"].tolist() == [0, 1, 2, 3]
-    with pytest.raises(RuntimeError, match=r"map\(\) raised StopIteration"):
+    with pytest.raises(RuntimeError, match=r"map\(\).*StopIteration"):
         next(iterator)
 
 

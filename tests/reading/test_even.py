@@ -74,7 +74,7 @@ def test_examples_and_epochs(items: Any) -> None:
 def test_what_cannot_be_made_even(items: Any) -> None:
     assert len(items.batch(4).repeat().take(3).shard(0, 2)) == 2
     assert next(iter(items.repeat().batch(4).shard(1, 2, even="drop"))).tolist() == [4, 5, 6, 7]
-    with pytest.raises(ValueError, match=r"last one of an epoch has 3.*Call batch\(\) last"):
+    with pytest.raises(ValueError, match=r" 3.*batch\(\)"):
         items.batch(4).repeat(2).shard(0, 2, even="pad")
-    with pytest.raises(ValueError, match="even must be 'drop', 'pad' or None, got 'cut'"):
+    with pytest.raises(ValueError, match="even .*'drop', 'pad'.*'cut'"):
         items.shard(0, 2, even="cut")

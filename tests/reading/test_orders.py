@@ -193,7 +193,7 @@ def test_file_order_edges():
     assert file_order(1, 1) == [0]
     assert file_order(5, 7, 3, reshuffle=False) == file_order(5, 7, reshuffle=False)
     assert sorted(file_order(1000, 3, 5)) == list(range(1000))
-    with pytest.raises(ValueError, match="epoch must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="epoch .*-1"):
         file_order(3, 1, -1)
 
 
@@ -404,7 +404,7 @@ def test_takes_numbers_and_flags_of_numpy():
         int,
         bool,
     ]
-    with pytest.raises(TypeError, match="interleave_cycle_length must be an int, not"):
+    with pytest.raises(TypeError, match="interleave_cycle_length .*int"):
         ReadConfig(interleave_cycle_length=np.True_)
 
 

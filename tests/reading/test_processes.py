@@ -214,9 +214,9 @@ def test_what_is_filtered_and_mixed_is_made_by_processes(dataset: Any) -> None:
 
 
 def test_what_parallel_refuses(dataset: Any) -> None:
-    with pytest.raises(TypeError, match=r"cannot be pickled for worker processes .*lambda.* top level of a module"):
+    with pytest.raises(TypeError, match="pickled .*lambda.*module"):
         next(iter(dataset.map(lambda example: example).parallel(processes=1)))
-    with pytest.raises(TypeError, match="expected processes or threads, got processes=None, threads=None"):
+    with pytest.raises(TypeError, match="processes=None, threads=None"):
         dataset.parallel()
     with pytest.raises(ValueError, match="threads"):
         dataset.parallel(threads=0)

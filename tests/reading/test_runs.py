@@ -289,6 +289,5 @@ def test_a_record_that_does_not_fit_is_named(write: Any) -> None:
     [run] = builder.info.splits["train"].file_instructions
     other = bd.features.FeaturesDict({"text": bd.features.Scalar("int64")})
     offset = sum(len(record) + 16 for record in builder.as_dataset("train").raw()[:7])
-    place = rf"train.tfrecord-00000-of-00001, byte {offset} \(record 7\): text"
-    with pytest.raises(errors.FeatureError, match=place):
+    with raises_with(errors.FeatureError, offset=offset, record=7, feature="text"):
         list(ranges.read_range(FileInstruction(run.filename, 7, 9, 50), builder.pool, (Decode(other),)))

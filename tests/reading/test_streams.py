@@ -262,6 +262,6 @@ def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) ->
 @pytest.mark.parametrize("result", [None, 1, np.array([True, False]), "yes"], ids=["None", "1", "array", "text"])
 def test_a_filter_must_return_a_bool(builder: Any, result: Any) -> None:
     numbers = builder.as_dataset("train")
-    with pytest.raises(TypeError, match=r"filter\(\): expected a function that returns a bool, got"):
+    with pytest.raises(TypeError, match=r"filter\(\).*bool.* got "):
         list(numbers.filter(lambda example: result))
     assert list(numbers.filter(lambda example: np.bool_(False))) == []

@@ -171,17 +171,13 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     examples: list[Any] = [{"id": i, "more": {"words": ["a", f"ä{i}"]}} for i in range(20)]
     examples[13]["more"]["words"] = ["a", b"\xff\xfe"]
     ds = bd.builder_from_directory(dataset_of(tmp_path, features, examples)).as_dataset("train")
-    with pytest.raises(
-        errors.FeatureError, match=r"^more\.words: b'\\xff\\xfe' is not text.*00001-of-00002, byte \d+ \(record 3\)"
-    ):
+    with raises_with(errors.FeatureError, feature="more.words", record=3, mentions=[r"b'\xff\xfe'", "00001-of-00002"]):
         ds.to_arrow()
-    with pytest.raises(pl.exceptions.ComputeError, match=r"more\.words: b'\\xff\\xfe' is not text: .*record 3"):
+    with pytest.raises(pl.exceptions.ComputeError, match=r"more\.words: b'\\xff\\xfe' .*record 3"):
         pl.DataFrame(ds)
     table = ds.to_arrow(binary=["more.words"])
     assert table.sort_by("id")["more"][13].as_py() == {"words": [b"a", b"\xff\xfe"]}
-    with pytest.raises(
-        errors.BeamDatasetsError, match=r"'id' is not a feature of text or bytes; those are more\.words"
-    ):
+    with raises_with(errors.BeamDatasetsError, mentions=["'id'", "more.words"]):
         ds.to_arrow(binary=["id"])
 
 
@@ -199,7 +195,7 @@ def test_a_stream_reads_what_is_asked_for(write: Write, tmp_path: Path, monkeypa
     assert found == list(range(90))
     with pytest.raises(pa.ArrowInvalid, match=rf"{shard.name}.*record 99"):
         reader.read_next_batch()
-    with pytest.raises(errors.CorruptRecordError, match=rf"{shard.name}.*record 99"):
+    with raises_with(errors.CorruptRecordError, path=str(shard), record=99):
         ds.to_arrow()
 
 
@@ -242,7 +238,7 @@ def test_mixtures_and_parts_of_features(tmp_path: Path) -> None:
 def test_other_items_have_no_columns(write: Write, make: Any, what: str) -> None:
     ds = bd.builder_from_directory(write({"train": [5]})).as_dataset("train")
     for table in (make(ds).to_arrow, make(ds).to_pandas, lambda: pl.DataFrame(make(ds)), lambda: pa.table(make(ds))):
-        with pytest.raises(TypeError, match=f"expected examples with the columns of their features, got {what}"):
+        with pytest.raises(TypeError, match=f"columns of their features.* {what}"):
             table()
 
 
@@ -300,7 +296,7 @@ def test_pandas_with_exact_integers(tmp_path: Path) -> None:
     assert arrow["n"].dtype == pd.ArrowDtype(pa.int64())
     assert nullable["n"][order] == arrow["n"][order] == arrow["deep"][order]["n"] == big
     assert nullable["n"].isna().sum() == arrow["n"].isna().sum() == 2
-    with pytest.raises(ValueError, match="dtype_backend: expected 'numpy_nullable', 'pyarrow' or None, got 'arrow'"):
+    with pytest.raises(ValueError, match="dtype_backend.*'numpy_nullable', 'pyarrow'.*'arrow'"):
         ds.to_pandas(dtype_backend="arrow")
 
 

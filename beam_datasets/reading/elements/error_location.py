@@ -112,6 +112,19 @@ def _add_location(error: Exception, location: Location) -> None:
         error.path, error.offset, error.record = shard.path, find_offset(shard, record), record
 
 
+def locate_error(error: Exception, shard: Shard, record: int) -> Exception:
+    """Returns a copy of a decoding error whose text begins with the location of the record.
+
+    Path, offset and record of a `BeamDatasetsError` are set.
+    """
+    message = f"{describe_location(shard, record)}: {error}"
+    if not isinstance(error, BeamDatasetsError):
+        return type(error)(message)
+    located = error.with_message(message)
+    located.path, located.offset, located.record = shard.path, find_offset(shard, record), record
+    return located
+
+
 def _type_and_text(error: Exception) -> tuple[type[Exception], str]:
     """Returns (type of an error, its text without addresses of objects, such as 0x7f10 in texts of Pillow)."""
     return type(error), re.sub(r"\b0x[0-9a-fA-F]+", "", str(error))
