@@ -39,6 +39,7 @@ from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.publishing.leftovers import find_leftovers
 from tests.directories import contents
 from tests.facts import raises_with
+from tests.files.in_process import publish
 
 DATA = Path(__file__).resolve().parent / "data" / "tfds"
 VERSIONS = sorted(path.parent.relative_to(DATA).as_posix() for path in DATA.rglob("dataset_info.json"))

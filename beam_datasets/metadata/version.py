@@ -251,7 +251,7 @@ def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOr
     if not fitting:
         versions_text = ", ".join(map(str, versions)) or "none"
         raise DatasetNotFoundError(
-            f"{of} has no {description}; versions there are: {versions_text}.",
+            f"{of} has no {description}; published versions: {versions_text}.",
             expected=versions_text,
             got=None if requested is None else str(requested),
         )

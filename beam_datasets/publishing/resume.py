@@ -121,7 +121,8 @@ def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tu
         changes = "\n  ".join(_describe_changes(changed_runs[-1].fingerprint, resumable.fingerprint))
         raise ResumeError(
             f"the dataset has changed since the run that is to be resumed:\n  {changes}\n"
-            f"If its finished units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume.",
+            f"If its finished units are valid nevertheless, use --resume {CHANGED}. To encode all units again, omit "
+            "--resume.",
             path=resumable.target,
         )
     accepted.update(earlier.digest for earlier in changed_runs)

@@ -178,8 +178,8 @@ def already_published(name: str, target: str) -> AlreadyPublishedError:
     return AlreadyPublishedError(
         f"{name} is already published in {target}{by}. A published version never changes",
         got=name,
-        advice="Raise the version to publish again: VERSION of the class; --version for files, such as csv; "
-        "of materialize, --to NAME:VERSION (to='NAME:VERSION').",
+        advice="To publish again, raise the version: VERSION in the class of a builder, --version for files such as "
+        "csv, --to NAME:VERSION (to='NAME:VERSION') for materialize.",
     )
 
 

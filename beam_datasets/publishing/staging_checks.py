@@ -100,7 +100,7 @@ def check_is_of_launcher(run: Run) -> None:
         check_directories(run)
     elif not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
         raise StorageError(
-            f"the launcher has made it, and the worker on {socket.gethostname()} does not see it",
+            f"the launcher has created it, but the worker on {socket.gethostname()} does not see it",
             path=run.staging_dir,
             advice="Give a data_dir that the launcher and all workers share.",
         )

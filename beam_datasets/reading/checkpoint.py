@@ -140,7 +140,7 @@ class ReadState:
         """
         if not isinstance(state, Mapping):
             raise StateError(expected=f"a state, a dict with {_join_names(_FIELDS)}", got=shown(state), advice=_HINT)
-        number = format_of(state, FORMAT)
+        number = format_number(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
                 "the state is of a stream, behind filter(), flat_map(), batch_by_length() or pack(), and this dataset "

@@ -135,7 +135,7 @@ class StreamState:
             raise StateError(
                 f"the state is damaged: expected numbers with the checksum {shown(state['check'])}",
                 field="check",
-                advice="Begin anew, or at another state.",
+                advice="Start from the beginning, or from another state.",
             )
         return result
 

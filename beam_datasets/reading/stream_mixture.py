@@ -161,7 +161,7 @@ class StreamMixture:
             raise StateError(
                 f"the state is damaged: expected sources with the checksum {shown(state['sources_check'])}",
                 field="sources",
-                advice="Begin anew, or at another state.",
+                advice="Start from the beginning, or from another state.",
             )
         return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
 

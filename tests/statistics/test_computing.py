@@ -404,11 +404,11 @@ def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
 
 def test_mistakes(tmp_path):
     with raises_with(errors.FeatureKeyError, got="'nest/sep'", advice=["'nest.s"]):
-        prepare(MANY, features=["nest/sep"])
+        prepare_request(MANY, features=["nest/sep"])
     with raises_with(errors.SplitError, got="'trian'"):
-        prepare(MANY, ["trian"])
+        prepare_request(MANY, ["trian"])
     with raises_with(errors.SplitError, got="train, train"):
-        prepare(MANY, ["train", "train"])
+        prepare_request(MANY, ["train", "train"])
     with pytest.raises(errors.DatasetNotFoundError):
         prepare_request(tmp_path / "nothing")
 
