@@ -102,6 +102,18 @@ def decision_of(target: str, job: str) -> Decision | None:
         raise _damaged_error(path, error) from error
 
 
+def _reserved_error(target: str, other: Run) -> AlreadyPublishedError:
+    """Returns the error of a version that another run has reserved."""
+    return AlreadyPublishedError(
+        f"expected no other run, but {other.text} has reserved it",
+        path=target,
+        advice=(
+            "Wait for its end. If it has ended, give it up: beam-datasets gc "
+            f"{storage.dirname(target)} --abandon {other.job}"
+        ),
+    )
+
+
 def reserve(run: Run) -> None:
     """Reserves the directory for a run; does nothing if the run has it already.
 
@@ -147,14 +159,7 @@ def reserve(run: Run) -> None:
                 outcome="the version is published",
             )
         if not reservation.run.is_dead:
-            raise AlreadyPublishedError(
-                f"expected no other run, but {reservation.run.text} has reserved it",
-                path=run.target,
-                advice=(
-                    "Wait for its end. If it has ended, give it up: beam-datasets gc "
-                    f"{storage.dirname(run.target)} --abandon {reservation.run.job}"
-                ),
-            )
+            raise _reserved_error(run.target, reservation.run)
         discard(reservation.run, by=f"run {run.job}, because {reservation.run.owner.text} is gone")
 
 
