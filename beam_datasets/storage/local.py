@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from typing import BinaryIO
@@ -55,7 +55,7 @@ class LocalReader(Reader):
     """Reads by position, so that threads do not disturb each other."""
 
     def __init__(self, path: str, _: int | None = None) -> None:
-        with _naming_path(path):
+        with _NamingPath(path):
             self.descriptor = _open_regular(path, os.O_RDONLY)
             super().__init__(path, os.fstat(self.descriptor).st_size)
 
@@ -121,7 +121,7 @@ def open_to_lock(path: str) -> BinaryIO:
     Raises:
         StorageError: it cannot be written.
     """
-    with _naming_path(path):
+    with _NamingPath(path):
         return open(path, "ab")
 
 
@@ -133,7 +133,7 @@ def lock(file: BinaryIO, path: str) -> bool:
     Raises:
         StorageError: the file system has no locks, or the path cannot be accessed.
     """
-    with _naming_path(path):
+    with _NamingPath(path):
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
@@ -149,7 +149,7 @@ class LocalWriter(Writer):
         self._flushed = 0
         directory = os.path.dirname(path)
         self._temporary = _temporary_in(directory)
-        with _naming_path(path):
+        with _NamingPath(path):
             try:
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
             except FileNotFoundError:
@@ -158,7 +158,7 @@ class LocalWriter(Writer):
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers; removes the temporary file on an error."""
-        with _naming_path(self.path, self.abort):
+        with _NamingPath(self.path, self.abort):
             if isinstance(buffers, list) and len(buffers) > 1:
                 self._file.flush()
                 _write_together(self._file.fileno(), buffers)
@@ -171,7 +171,7 @@ class LocalWriter(Writer):
 
     def commit(self) -> None:
         """Gives the file its final name; removes the temporary file on an error."""
-        with _naming_path(self.path, self.abort):
+        with _NamingPath(self.path, self.abort):
             count_write(self._file.tell())
             self._file.close()
             os.replace(self._temporary, self.path)
@@ -182,7 +182,7 @@ class LocalWriter(Writer):
         Raises:
             PathExistsError: there is one.
         """
-        with _naming_path(self.path, self.abort):
+        with _NamingPath(self.path, self.abort):
             count_write(self._file.tell())
             self._file.close()
             os.link(self._temporary, self.path)
@@ -240,13 +240,13 @@ def _stat(path: str) -> os.stat_result | None:
 
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
-    with _naming_path(path):
+    with _NamingPath(path):
         return _stat_regular(path).st_size
 
 
 def list_dir(path: str) -> list[str]:
     """Returns the names in a directory."""
-    with _naming_path(path):
+    with _NamingPath(path):
         return os.listdir(path)
 
 
@@ -265,7 +265,7 @@ def read_bytes(path: str) -> bytes:
     """Returns the content of a file."""
     is_given = path.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin"))  # as a shell passes <(command), and pipes
     opener = None if is_given else _open_regular
-    with _naming_path(path), open(path, "rb", buffering=0, opener=opener) as file:
+    with _NamingPath(path), open(path, "rb", buffering=0, opener=opener) as file:
         data = file.read()
         count_read(len(data))
         return data
@@ -280,13 +280,13 @@ def check_writable(path: str) -> None:
     Raises:
         StorageError: the path is not a regular file, or this directory cannot be written.
     """
-    with _naming_path(path):
+    with _NamingPath(path):
         if os.path.exists(path):
             _stat_regular(path)  # anything else would be replaced
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
-    with _naming_path(folder):
+    with _NamingPath(folder):
         if not os.path.isdir(folder):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -312,9 +312,9 @@ def create_bytes(path: str, data: Buffer) -> None:
 
 def _create_in_place(path: str, data: Buffer) -> None:
     """Creates a file on a file system without hard links: only one process can do so, but readers may see a part."""
-    with _naming_path(path):
+    with _NamingPath(path):
         file = open(path, "xb")  # noqa: SIM115
-    with _naming_path(path, lambda: remove(path)), file:
+    with _NamingPath(path, lambda: remove(path)), file:
         file.write(data)
         count_write(file.tell())
 
@@ -328,7 +328,7 @@ def usage(path: str) -> Usage:
 
 def _list_statuses(path: str) -> list[os.stat_result]:
     """Returns the status of a path and of everything in it; entries that are deleted meanwhile are left out."""
-    with _naming_path(path):
+    with _NamingPath(path):
         statuses = [os.lstat(path)]
     for folder, folders, names in os.walk(path) if stat.S_ISDIR(statuses[0].st_mode) else ():
         for name in (*folders, *names):
@@ -347,7 +347,7 @@ def freed(paths: Iterable[str]) -> int:
 
 def file_sizes(path: str) -> dict[str, int]:
     """Returns {path below the directory: size in bytes} of all files below it."""
-    with _naming_path(path):
+    with _NamingPath(path):
         os.stat(path)
         return {
             os.path.relpath(os.path.join(folder, name), path): os.lstat(os.path.join(folder, name)).st_size
@@ -358,7 +358,7 @@ def file_sizes(path: str) -> dict[str, int]:
 
 def remove_if_empty(path: str) -> None:
     """Removes a directory if it exists and there is nothing in it."""
-    with _naming_path(path), contextlib.suppress(FileNotFoundError):
+    with _NamingPath(path), contextlib.suppress(FileNotFoundError):
         try:
             os.rmdir(path)
         except OSError as error:
@@ -368,7 +368,7 @@ def remove_if_empty(path: str) -> None:
 
 def remove(path: str) -> None:
     """Removes a file."""
-    with _naming_path(path), contextlib.suppress(FileNotFoundError):
+    with _NamingPath(path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
@@ -376,7 +376,7 @@ def remove_tree(path: str) -> None:
     """Removes a directory, if it exists: renames it first; repeats this if another process creates it again."""
     for _ in range(_REMOVALS):
         trash = _temporary_in(os.path.dirname(path))
-        with _naming_path(path):
+        with _NamingPath(path):
             if os.path.islink(path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link is not followed")
             try:
@@ -424,7 +424,7 @@ def move_files(source: str, target: str, names: Iterable[str]) -> None:
     """
     make_dirs(target)
     for name in names:
-        with _naming_path(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):
+        with _NamingPath(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):
             os.rename(os.path.join(source, name), os.path.join(target, name))
 
 
@@ -436,7 +436,7 @@ def _sync(paths: list[str]) -> None:
 
 def _sync_one(path: str) -> None:
     """Waits until a file or directory is on the disk; ignores file systems that cannot sync directories."""
-    with _naming_path(path):
+    with _NamingPath(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -460,7 +460,7 @@ def link(source: str, target: str) -> None:
 
 def memory_map(path: str) -> Buffer:
     """Returns the file's bytes, mapped into memory; those of a small file are read."""
-    with _naming_path(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+    with _NamingPath(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
         if os.fstat(file.fileno()).st_size > _SMALL:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return file.read()
@@ -483,17 +483,25 @@ def _stat_regular(path: str) -> os.stat_result:
     return status
 
 
-@contextlib.contextmanager
-def _naming_path(path: str, undo: Callable[[], object] | None = None) -> Iterator[None]:
-    """Context manager: converts an OSError to an error of this package with the path; calls `undo` on any error."""
-    try:
-        yield
-    except BaseException as error:
-        if undo is not None:
-            undo()
+class _NamingPath:
+    """Context manager: converts an OSError to an error of this package with the path; calls `undo` on any error.
+
+    A generator with `contextlib.contextmanager` would be in a reference cycle with the error and its traceback, from
+    Python 3.12 on. That would keep what the functions below have read, such as chunks of shards without an index.
+    """
+
+    def __init__(self, path: str, undo: Callable[[], object] | None = None) -> None:
+        self._path = path
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None and self._undo is not None:
+            self._undo()
         if isinstance(error, OSError) and not isinstance(error, StorageError):
-            raise _as_storage_error(path, error) from error
-        raise
+            raise _as_storage_error(self._path, error) from error
 
 
 def _as_storage_error(path: str, error: OSError, consequence: str = "") -> StorageError:

@@ -1,6 +1,7 @@
 """Files of another format than the expected one are recognized by their first bytes; text never is."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import pickle
@@ -50,9 +51,9 @@ def tarred(name):
 
 
 def database():
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table t (x)")
-    return connection.serialize() if hasattr(connection, "serialize") else b"SQLite format 3\0" + bytes(84)
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (x)")
+        return connection.serialize() if hasattr(connection, "serialize") else b"SQLite format 3\0" + bytes(84)
 
 
 def stream_of(table):
