@@ -98,7 +98,7 @@ def test_published_columns_are_not_said_to_become_text(orders, run, caplog):
 
 def test_split_is_checked_if_nothing_is_new(orders, run):
     code, _, err = run("append", "rows", *CSV, "--split", "nonsense")
-    assert (code, "expected a split that it has (train), got 'nonsense'" in err) == (1, True)
+    assert (code, "expected a split of rows:1.0.0 (train), got 'nonsense'" in err) == (1, True)
     for value in ("train=80%", "train=data/*.csv", "50%"):
         code, _, err = run("append", "rows", *CSV, "--split", value)
         assert (code, f"are given by --splits here: --splits {value}" in err) == (2, True)

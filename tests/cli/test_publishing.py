@@ -55,7 +55,7 @@ def test_a_run_that_had_decided_is_finished_by_a_build(store, capsys):
     command = ["build", BUILD, "--count", "50", "--data_dir", store, "--num_workers", "1"]
     held(store, decided=True)
     assert main([*command, "--skip_published"]) == 0
-    assert "put in place now, and the version is published" in capsys.readouterr().out
+    assert "put in place now; the version is published" in capsys.readouterr().out
     assert main(command) == 1  # without --skip_published
 
 

@@ -103,7 +103,7 @@ def test_half_of_a_surrogate_pair(copy, run):
     info.write_text(info.read_text().replace('"name": "ds"', r'"name": "ds\ud800"'))
     code, out, err = run("verify", copy)
     assert (code, err) == (1, "")
-    assert r"dataset_info.json: metadata: field 'name' is 'ds\ud800', with half of a surrogate pair" in out
+    assert r"dataset_info.json: metadata: field 'name': expected text that UTF-8 can express, got 'ds\ud800'" in out
 
 
 @pytest.mark.parametrize(

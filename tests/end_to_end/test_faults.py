@@ -72,13 +72,13 @@ BAD_EXAMPLES = [
     ([(1, {"n": 1, "text": "a", "more": 2})], errors.FeatureKeyError, "key 1.*more"),
     ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
     ([("k", {"n": 2**70, "text": "a"})], errors.FeatureOverflowError, "split 'train', key 'k': n"),
-    ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "^split 'train': key 1.5 .*float"),
+    ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "^split 'train': .* got 1.5 of type float"),
     (
         [("a", {"n": 1, "text": "a"}), (None, {"n": 2, "text": "a"})],
         errors.InvalidKeyError,
-        "^split 'train', after key 'a': key None",
+        "^split 'train', after key 'a': .* got None",
     ),
-    ([("half\ud800", {"n": 1, "text": "a"})], errors.InvalidKeyError, r"^split 'train': key 'half\\ud800' "),
+    ([("half\ud800", {"n": 1, "text": "a"})], errors.InvalidKeyError, r"^split 'train': .* got 'half\\ud800' "),
     ([good(1), 7], errors.BeamDatasetsError, r"\(key, example\)"),
     ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),
 ]
@@ -120,7 +120,7 @@ def test_bad_examples_splits_and_workers(tmp_path, arguments, options, kind, wor
 def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
     monkeypatch.setattr("beam_datasets.shuffle.block_builder.MAX_RECORD_BYTES", 1000)
     examples = [("big", {"n": 1, "text": "x" * 2000})]
-    with pytest.raises(errors.FeatureValueError, match=r"key 'big': the record has 2,\d+ bytes; at most 1,000"):
+    with pytest.raises(errors.FeatureValueError, match=r"key 'big': .* at most 1,000 bytes.* got 2,0\d\d"):
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)
 
 

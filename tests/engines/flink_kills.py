@@ -250,7 +250,7 @@ class Killing:
         for _ in range(2):
             code, output = self._end(start(*command))
             check_output(code, output)
-            if code == 0 or "put in place now, and the version is published" in output:
+            if code == 0 or "put in place now; the version is published" in output:
                 return
             if not (job := _ABANDON.search(output)):
                 break

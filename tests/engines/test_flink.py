@@ -159,7 +159,7 @@ def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
             if code != 0:
                 assert not (folder / "numbers" / "1.0.0" / "dataset_info.json").exists()
                 code, output = end(start(*command))  # finishes what the first run had decided to publish
-                assert code == 0 or "put in place now, and the version is published" in output, output
+                assert code == 0 or "put in place now; the version is published" in output, output
         assert version(folder) == version(local)
 
 

@@ -181,8 +181,8 @@ def test_what_killed_runs_left(both: Both, dead: int) -> None:
     "text, problem",
     [
         (None, "No such file"),
-        ("{", "expected a JSON object"),
-        ('["a"]', "expected a JSON object"),
+        ("{", "is not a JSON object"),
+        ('["a"]', "is not a JSON object"),
         ('{"bogus": "' + SECRET + '"}', "not valid for store"),
     ],
 )

@@ -52,7 +52,7 @@ from tests.reading.conftest import Storage, write_dataset
         ("spec_inter", {"split": "trian"}, errors.SplitError, "no split 'trian'"),
         ("spec_inter", {"split": "train[:9%"}, errors.SplitError, "'train.:9%'"),
         ("spec_inter", {"split": "train[:0]"}, errors.SplitError, "'train.:0.' selects"),
-        ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "write NAME="),
+        ("spec_inter", {"split": "train+test"}, errors.BeamDatasetsError, "Write NAME="),
         ("spec_inter", {"features": ["nam"]}, errors.BeamDatasetsError, "no feature 'nam'.* Did you mean 'name'"),
         (
             "spec_inter",
@@ -330,7 +330,7 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_exp
     run: Any = (
         run_in_process if how == "here" else functools.partial(beam_export.run, options=EngineOptions(num_workers=1))
     )
-    with raises_with(errors.BeamDatasetsError, path=str(source), outcome="nothing was published"):
+    with raises_with(errors.BeamDatasetsError, mentions=[str(source), "nothing was published"]):
         run(plan)
     assert not (tmp_path / "out").exists()
 

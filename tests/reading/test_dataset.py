@@ -314,7 +314,7 @@ def test_what_other_libraries_have_is_named(builder: Any) -> None:
     for name, words in (("cache", "local files"), ("prefetch", "parallel"), ("as_numpy_iterator", "iter")):
         with pytest.raises(AttributeError, match=f"Dataset .*'{name}'.*{words}"):
             getattr(read, name)
-    with pytest.raises(AttributeError, match="'Dataset' .*'fliter'"):
+    with pytest.raises(AttributeError, match="'fliter'.* Did you mean 'filter'"):
         read.fliter  # noqa: B018
 
 

@@ -323,7 +323,7 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
         (lambda d: bd.mix({d: 1, d.batch(2): 1}), ValueError, "the first yields examples, the second batches of"),
         (lambda d: bd.mix({d: 1, d.raw(): 1}), ValueError, "the first yields examples, the second records"),
         (lambda d: bd.mix({d: 1})[0], TypeError, r"dataset order.*batch\(\) and mix\(\)"),
-        (lambda d: bd.mix({d: 1}).find(3), TypeError, r"find\(\) is in dataset order"),
+        (lambda d: bd.mix({d: 1}).find(3), TypeError, r"find\(\) needs dataset order"),
         (lambda d: len(bd.mix({d: 1}, stop="never")), TypeError, "endless dataset has no length"),
         (lambda d: bd.mix({d: 1}, stop="never").shuffle(1), ValueError, "endless"),
         (lambda d: list(bd.mix({d.map(str): 1}, source_key="s")), TypeError, "needs examples that are dicts, got str"),

@@ -371,7 +371,7 @@ def test_errors_are_of_the_kind_that_they_say():
         errno.ENOSPC: StorageError,
     }
     for number, kind in kinds.items():
-        with raises_with(kind, path="/x") as error, local._naming_path("/x"):
+        with raises_with(kind, path="/x") as error, local._NamingPath("/x"):
             raise OSError(number, os.strerror(number))
         assert isinstance(error.value, StorageError)
         assert error.value.errno == number
