@@ -300,3 +300,11 @@ def test_a_block_is_decoded_at_once_and_not_all_of_a_long_list() -> None:
     lengths = list(map(len, program.run(iter([RECORDS]), block_sizes(100_000))))
     assert (lengths[:3], max(lengths)) == ([1, 2, 2], 2)
     assert list(map(len, program.run(iter([RECORDS]), block_sizes(10)))) == [1, 8, 64, 227]
+
+
+def test_images_of_a_mixture_of_mixtures_are_decoded_on_threads(builder: Any) -> None:
+    source = read(builder, "good", 3)
+    mixtures = [bd.mix({source.map(lambda example: example): 1, source: 1}, seed=seed) for seed in (0, 1)]
+    mixed = bd.mix({mixtures[0]: 1, mixtures[1]: 1}, seed=2)
+    assert mixed._steps[0].num_threads() == 3
+    assert mixed.program.executor is not None

@@ -96,6 +96,10 @@ class Step(ABC):
     def compile(self) -> CompiledStep:
         """Returns the functions from items to their values."""
 
+    def num_threads(self) -> int:
+        """Returns the number of threads that decode the items: 1 if more are not faster, as without large images."""
+        return 1
+
     def compile_check(self) -> Function:
         """Returns a function from one record, which raises the error of the transform for an item with that record."""
         return self.compile().one
@@ -389,7 +393,6 @@ class MixedFirst(Step):
         """
         decode_each = [step.compile().one for step in self.first_steps]
         decode_many = [compose_many((step,)) for step in self.first_steps]
-        threads = max([step.num_threads() for step in self.first_steps if isinstance(step, Decode)], default=1)
 
         def decode_pair(pair: tuple[int, Any]) -> tuple[int, Any]:
             """Returns the pair (source, value) of a pair (source, item)."""
@@ -405,7 +408,12 @@ class MixedFirst(Step):
                     results[index] = source, value
             return results
 
-        return CompiledStep(decode_pair, many=decode_pairs, executor=_decode_on_threads(decode_pair, threads))
+        executor = _decode_on_threads(decode_pair, self.num_threads())
+        return CompiledStep(decode_pair, many=decode_pairs, executor=executor)
+
+    def num_threads(self) -> int:
+        """Returns the maximum of the sources' numbers of threads."""
+        return max(step.num_threads() for step in self.first_steps)
 
 
 @dataclass(frozen=True)
