@@ -126,7 +126,10 @@ class _MissingNames:
 
     @staticmethod
     def find_spec(fullname: str, path: object = None, target: object = None) -> None:
-        """Raises an ImportError for a missing name of this package or of its features; returns None for others."""
+        """Raises a ModuleNotFoundError for a missing name of this package or its features; returns None for others.
+
+        The error has the name of the package: Python ignores one that has the full name of the module.
+        """
         package, _, name = fullname.rpartition(".")
         if package not in (__name__, f"{__name__}.features") or name.startswith("_"):
             return
@@ -136,7 +139,7 @@ class _MissingNames:
         except AttributeError as error:
             _, _, hint = str(error).partition(". ")
         hint = hint or f"`dir({package})` lists the names that there are; docs/reference/api.md describes them."
-        raise ImportError(f"{package} has no {name!r}. {hint}", name=package) from None
+        raise ModuleNotFoundError(f"{package} has no {name!r}. {hint}", name=package) from None
 
 
 _sys.meta_path.append(_MissingNames)

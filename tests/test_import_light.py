@@ -112,3 +112,10 @@ def test_public_namespaces_have_no_names_of_others(name: str) -> None:
 def test_the_package_runs_as_the_command() -> None:
     command = [sys.executable, "-m", "beam_datasets", "--version"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.startswith("beam_datasets ")
+
+
+def test_a_module_that_does_not_exist_is_an_error_of_that_kind():
+    with pytest.raises(ModuleNotFoundError, match="no 'plugins'"):
+        importlib.import_module("beam_datasets.plugins")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("beam_datasets.plugins.more")

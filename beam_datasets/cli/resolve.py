@@ -195,7 +195,7 @@ def _exists(module: str) -> bool:
     """Returns whether a module can be found by its dotted name; imports only its parent packages."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:
+    except ModuleNotFoundError:
         return False
 
 

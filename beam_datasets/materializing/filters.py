@@ -103,7 +103,7 @@ def _load_module(name: str, text: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # something that the module imports
         raise BeamDatasetsError(
-            f"filter {text!r}: cannot find module {error.name!r}; it must be importable from here (PYTHONPATH)",
-            got=error.name,
+            f"filter {text!r}: cannot find module {name!r}; it must be importable from here (PYTHONPATH)",
+            got=name,
             advice=f"{_FORM}.",
         ) from None

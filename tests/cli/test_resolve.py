@@ -356,3 +356,11 @@ def test_a_project_with_its_own_pipelines_has_everything(project):
     for name in ("csv", "mine", "copy"):
         assert (project / "out" / name / "1.0.0" / "dataset_info.json").exists()
     run(project, "-m", "beam_datasets.beam.main", "verify", "--help")
+
+
+def test_an_error_in_the_package_of_a_builder_is_raised(tmp_path, monkeypatch):
+    (tmp_path / "broken_package").mkdir()
+    (tmp_path / "broken_package" / "__init__.py").write_text("from os import no_such_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match="no_such_name"):
+        resolve("broken_package.builder")
