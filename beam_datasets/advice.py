@@ -172,9 +172,14 @@ def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError |
     sentence = instead_of(receiver, name)
     if not sentence:
         return None
-    kind = obj if isinstance(obj, type) else type(obj)
-    message = f"{getattr(kind, '_public_name', kind.__name__)} has no attribute {name!r}. {sentence}"
+    message = f"{_public_name(obj)} has no attribute {name!r}. {sentence}"
     return AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
+
+
+def _public_name(obj: object) -> str:
+    """Returns the name of an object's class, or of a class itself, as users know it."""
+    kind = obj if isinstance(obj, type) else type(obj)
+    return str(getattr(kind, "_public_name", kind.__name__))
 
 
 def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
@@ -191,7 +196,7 @@ def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
                 raise error
         hint = "" if name.startswith("_") else did_you_mean(name, filter(str.islower, dir(type(self))), cutoff=0.7)
         if hint:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{hint}", name=name, obj=None)
+            raise AttributeError(f"{_public_name(self)} has no attribute {name!r}.{hint}", name=name, obj=None)
         return object.__getattribute__(self, name)  # raises what it raised before
 
     return __getattr__

@@ -129,7 +129,8 @@ class BeamDatasetsError(Exception):
         outcome: str | None = None,
         advice: str | None = None,
     ) -> None:
-        """Composes the message: `<path>, byte <offset> (record <record>): <feature>: <problem>; <outcome>. <advice>`.
+        """Composes the message: `<path>, line <line>, byte <offset> (record <record>): <field>: <feature>: <problem>;
+        <outcome>. <advice>`.
 
         Each argument sets the attribute of its name; None leaves it out.
 
@@ -142,7 +143,7 @@ class BeamDatasetsError(Exception):
             offset: a part of the message, after the path, as `byte 3`.
             record: a part of the message, after the path, as `(record 3)`.
             feature: a part of the message, as `shown_name` has it; '' for the whole example, which is not shown.
-            split: is not a part of the message.
+            split: is not a part of the message, except of a `SplitError`.
             key: is not a part of the message.
             expected: a part of the message without `problem`.
             got: a part of the message without `problem`.
@@ -212,7 +213,8 @@ def _rebuild_error(
     """
     error = kind.__new__(kind, *args)
     error.args = args
-    error.__dict__.update(facts)
+    for name, fact in facts.items():
+        setattr(error, name, fact)
     return error
 
 
@@ -259,6 +261,9 @@ class MetadataError(BeamDatasetsError, ValueError):
 
 class StorageError(BeamDatasetsError, OSError):
     """A path cannot be read or written; the message names it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_error, (type(self), self.args, {**self.__dict__, "errno": self.errno})
 
 
 class PathNotFoundError(StorageError, FileNotFoundError):

@@ -1317,7 +1317,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "train": "`bd.load({name}, split='train')`",
         "splits | split_name | subsets": "`bd.load({name}, split={value})`",
-        "file_format": "nothing: datasets are TFRecord files; `beam-datasets export NAME --format {value} --to DIR` writes others",
+        "file_format": "nothing: datasets are TFRecord files; `beam-datasets export NAME --format parquet --to DIR` writes others",
         "schema | infer_schema | on_bad_files | pattern | delimiter": (
             "`beam-datasets build --help`, which lists the formats of files; `bd.load` reads what is published"
         ),

@@ -1,5 +1,7 @@
 """The facts of errors are attributes: nobody has to parse a message, in this process or after a worker's."""
 
+import copy
+import errno
 import pickle
 import re
 import traceback
@@ -24,6 +26,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.files.csv import Csv
 from beam_datasets.metadata.keys import hash_key
+from beam_datasets.storage import local
 
 from .facts import facts, raises_with
 from .published import build, publish_dataset
@@ -212,3 +215,10 @@ def test_a_test_that_wants_other_facts_fails(wanted: dict[str, object]) -> None:
         raises_with(InputError, **wanted),
     ):
         raise InputError(expected="two", got="one", path="a.csv", line=3)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_the_number_of_an_error_of_the_system_is_copied(copied):
+    with pytest.raises(errors.PathNotFoundError) as raised, local._NamingPath("/x"):
+        Path("/nowhere/at/all").read_bytes()
+    assert copied(raised.value).errno == raised.value.with_path("/y").errno == errno.ENOENT

@@ -208,12 +208,13 @@ def staging(run: Run) -> Iterator[None]:
         with phases.staging(run):
             yield
     except AlreadyPublishedError as error:
-        raise PathExistsError(str(error)) from None
+        exists = PathExistsError(str(error))
+        exists.path, exists.advice = error.path or run.target, error.advice
+        raise exists from None
     except StorageError as error:  # the user did not name the staging directory
         if run.staging_dir not in str(error):
             raise
         renamed = error.with_message(str(error).replace(run.staging_dir, run.target))
-        renamed.errno = error.errno
         if error.path is not None:
             renamed.path = error.path.replace(run.staging_dir, run.target)
         raise renamed from error

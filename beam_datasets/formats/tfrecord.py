@@ -391,7 +391,10 @@ def check_sizes(offsets: NDArray[Any] | Sequence[int], *, path: str, first_recor
         return
     for number, (start, stop) in enumerate(itertools.pairwise(np.asarray(offsets).tolist())):
         if problem := find_size_problem(stop - start - OVERHEAD):
-            raise CorruptRecordError(problem, path=path, offset=start, record=first_record + number)
+            is_damaged = stop - start - OVERHEAD > MAX_RECORD_BYTES
+            raise CorruptRecordError(
+                problem, path=path, offset=start, record=first_record + number, repairable=is_damaged
+            )
 
 
 def _find_data_problem(view: memoryview) -> str | None:

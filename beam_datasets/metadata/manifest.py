@@ -203,13 +203,14 @@ class Manifest:
         _check_keys(content, {*_FIELDS, "format_version", "needs", "digest"}, "a manifest")
         for name, kinds in _FIELDS.items():
             if not isinstance(content[name], kinds):
-                expected = " or ".join(f"a value of type {kind.__name__}" for kind in kinds)
+                expected = " or ".join(_JSON_NAMES[kind] for kind in kinds)
                 raise MetadataError(expected=expected, got=f"{content[name]!r:.100}", field=name)
         _check_metadata(content["metadata"])
         splits = {name: ShardColumns._from_json(columns) for name, columns in content["splits"].items()}
         return cls(**{name: content[name] for name in _FIELDS} | {"splits": splits})
 
 
+_JSON_NAMES: Mapping[type, str] = {str: "text", dict: "an object", type(None): "null"}
 _FIELDS: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
     "config": (str, type(None)),

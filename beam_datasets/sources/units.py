@@ -99,7 +99,7 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
             f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}",
             split=split,
             got=f"{source!r:.100}",
-            advice="Did a function forget yield or return?",
+            advice="Check that each function yields or returns them.",
         ) from None
 
 

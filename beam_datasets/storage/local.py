@@ -96,9 +96,8 @@ class LocalReader(Reader):
         while start < stop:
             data = os.pread(descriptor, stop - start, start)
             if not data:
-                raise StorageError(
-                    "it became shorter while it was read", path=self.path, expected=f"{self.size} bytes", got=f"{start}"
-                )
+                problem = f"it had {self.size} bytes and became shorter while it was read: it ends at byte {start}"
+                raise StorageError(problem, path=self.path, expected=f"{self.size} bytes", got=f"{start}")
             parts.append(data)
             start += len(data)
         return b"".join(parts)

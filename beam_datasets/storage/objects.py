@@ -561,7 +561,7 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
         )
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         origin = "in storage_options" if options else "in the environment"
-        return PathPermissionError(reason, path=path, advice=f"Do the credentials {origin} allow it?")
+        return PathPermissionError(reason, path=path, advice=f"Check that the credentials {origin} allow it.")
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(reason, path=path)
 

@@ -78,7 +78,7 @@ def test_a_source_that_is_not_iterable_is_named_with_its_builder(tmp_path, sourc
         def _split_generators(self):
             return {"train": source}
 
-    message = r"^Wrong, split 'train': expected an iterable of \(key, example\), got (3|None). Did a function forget"
+    message = r"^Wrong, split 'train': expected an iterable of \(key, example\), got (3|None). Check that each "
     with pytest.raises(BeamDatasetsError, match=message):
         Wrong([], False, data_dir=tmp_path).build(num_workers=1)
     assert not list(tmp_path.iterdir())

@@ -178,7 +178,7 @@ def execute(plan: Any, meanwhile: Any = None, run: Any = None) -> str:
 def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
     """On a disk the first that is complete, on an object store the first that starts; the other changes nothing."""
     plan, other = plan_export(INTER, place), plan_export(INTER, place, **options)
-    with raises_with(errors.PathExistsError, mentions=[place]):
+    with raises_with(errors.PathExistsError, path=place):
         execute(plan, other)
     if storage.is_remote(place):
         execute(plan_export(INTER, place, **options))

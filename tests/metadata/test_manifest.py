@@ -123,8 +123,8 @@ NOT_PLAIN = ("", ".", "..", "../pwned", "/etc/pwned", "a/b", "..\\pwned", "s3://
     [
         ({"format_version": "1"}, {"field": "format_version", "expected": "1", "got": "'1'"}),
         ({"more": 1}, {"got": ["unknown ['more']", "missing []"]}),
-        ({"name": 5}, {"field": "name", "expected": ["str"], "got": "5"}),
-        ({"config": 5}, {"field": "config", "expected": ["str", "None"], "got": "5"}),
+        ({"name": 5}, {"field": "name", "expected": "text", "got": "5"}),
+        ({"config": 5}, {"field": "config", "expected": "text or null", "got": "5"}),
         ({"splits": {"train": {}}}, {"got": ["unknown []", "missing ['crc32c'"]}),
         ({"splits": {"train": 5}}, {"got": ["missing ['crc32c'"]}),
         *(
