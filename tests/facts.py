@@ -37,6 +37,8 @@ def raises_with(
     assert _contains(message, mentions), f"{message!r} does not mention {mentions}"
     for name, value in wanted.items():
         fact = error_facts.get(name)
+        if isinstance(value, list | re.Pattern):
+            assert fact is not None, f"{name}: the error has no such fact"  # str(None) would contain "on"
         if isinstance(value, list):
             assert _contains(str(fact), value), f"{name}: {fact!r} does not contain {value}"
         elif isinstance(value, re.Pattern):

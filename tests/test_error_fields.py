@@ -88,6 +88,12 @@ def test_a_caller_adds_the_path() -> None:
     assert facts(error) == {"path": "http://***@host/x", "field": "b", "expected": "one", "got": "2"}
 
 
+@pytest.mark.parametrize("wanted", [["on"], re.compile("None"), "None"], ids=str)
+def test_a_missing_fact_is_not_the_text_none(wanted: object) -> None:
+    with pytest.raises(AssertionError, match="^got: "), raises_with(InputError, got=wanted):
+        raise InputError("no rows", path="a.csv")
+
+
 def test_the_message_without_outcome_keeps_the_place() -> None:
     place: dict[str, Any] = {"path": "a", "offset": 7, "record": 2, "feature": "text"}
     error = GenerationError("It is full.", **place, outcome="nothing was published", advice="Free space.")

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import hashlib
 import json
 import logging
 import os
@@ -199,12 +200,20 @@ def test_a_source_that_ends_the_process_is_an_error(tmp_path, monkeypatch):
     assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
 
+def hash_of(key):
+    return hashlib.md5(f"train{key}".encode()).hexdigest()
+
+
 def test_errors_name_the_key_of_what_is_appended(tmp_path, monkeypatch):
     monkeypatch.setattr(Own, "sources", "a key twice")
-    with raises_with(DuplicateKeyError, key="a"):
+    with raises_with(
+        DuplicateKeyError, key="a", mentions=["two examples", f"the same key 'a' (its hash is {hash_of('a')})"]
+    ):
         bd.append(generate(tmp_path, {"train": {"x": 0}}), Own(data_dir=tmp_path))
     monkeypatch.setitem(SOURCES, "a key twice", lambda builder: {"train": [(k, {"n": 1, "text": ""}) for k in "yxz"]})
-    with raises_with(DuplicateKeyError, key="x", mentions=["builder Own"]):
+    with raises_with(
+        DuplicateKeyError, key="x", mentions=["builder Own", f"the same key 'x' (its hash is {hash_of('x')})"]
+    ):
         bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path)
 
 
@@ -235,7 +244,9 @@ def test_a_config_is_named_with_its_builder(tmp_path, monkeypatch):
     generate(tmp_path, {"train": {1: 1}})
     made = bd.append("ds", WithConfigs(data_dir=tmp_path, config="us"), data_dir=tmp_path)
     assert bd.builder_from_directory(made).lineage.datasets[1].full_name == "WithConfigs/us"
-    with raises_with(DuplicateKeyError, mentions=["builder WithConfigs/eu"]):
+    with raises_with(
+        DuplicateKeyError, key=2, mentions=["and the builder WithConfigs/eu", "the same key 2 (its hash is "]
+    ):
         bd.append("ds", WithConfigs(data_dir=tmp_path), data_dir=tmp_path)
 
 

@@ -77,7 +77,7 @@ def test_refuses_a_place_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "full" / "mine").write_text("x")
     with raises_with(errors.PathExistsError, path=str(tmp_path / "file")):
         plan_export(INTER, tmp_path / "file")
-    with raises_with(errors.PathExistsError, path=str(tmp_path / "full"), mentions=["empty"]):
+    with raises_with(errors.PathExistsError, path=str(tmp_path / "full"), mentions=["is not empty"]):
         plan_export(INTER, tmp_path / "full")
     (tmp_path / "empty").mkdir()
     assert len(list(export(INTER, tmp_path / "empty").iterdir())) == 2

@@ -375,10 +375,10 @@ def test_what_cannot_be_appended(tmp_path):
         ("ds", More(), {"max_examples_per_split": 5}, {"mentions": ["'max_examples_per_split'"]}),
         ("ds", More(), {"on_duplicate": "keep"}, {"mentions": ["on_duplicate", "error, keep_old", "'keep'"]}),
         ("ds", More(), {"version": "1.1.0"}, {"expected": ["2.0.0"], "got": "1.1.0"}),
-        ("ds", More(), {"num_shards": 0}, {"mentions": ["num_shards", "0"]}),
+        ("ds", More(), {"num_shards": 0}, {"mentions": ["num_shards is 0", "at least 1"]}),
         ("ds", More(), {"delete": "12"}, {"mentions": ["delete", "'12'"]}),
-        ("ds", More, {}, {"mentions": ["new", "type"]}),
-        (More(), "more", {}, {"mentions": ["source", "<"]}),
+        ("ds", More, {}, {"mentions": ["new:", "a builder", "type: <class", "More"]}),
+        (More(), "more", {}, {"mentions": ["source:", "<", "More object"]}),
         *(
             ("ds", "more", {name: "no"}, {"mentions": [name, "'no'"]})
             for name in ("new_splits", "share_shards", "union_features", "take_changed", "compare_checksums")

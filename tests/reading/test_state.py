@@ -105,14 +105,17 @@ def test_position_lies_in_the_epoch():
         ({**ReadState().to_dict(), "format": 2}, {"expected": ["'blocks', 'epoch'"]}),
         (
             {**ReadState().to_dict(), "format": 2, "blocks": [[2, 4, 4, 0]]},
-            {"field": "blocks", "mentions": ["taken", "4", "4"]},
+            {"field": "blocks", "mentions": ["taken", "less than block, 4,", "got 4"]},
         ),
-        ({**ReadState().to_dict(), "format": 2, "blocks": [[0, 8, 1, 0]]}, {"field": "blocks", "mentions": ["1"]}),
+        (
+            {**ReadState().to_dict(), "format": 2, "blocks": [[0, 8, 1, 0]]},
+            {"field": "blocks", "mentions": ["worker_count", "1", "got 0"]},
+        ),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4]]}, {"field": "blocks", "got": "[[2, 4]]"}),
         ({**ReadState().to_dict(), "format": 2, "blocks": 7}, {"field": "blocks", "got": "7"}),
         (
             {**ReadState().to_dict(), "format": 2, "blocks": [[2, 0, 4, 0]]},
-            {"field": "blocks", "mentions": ["0. Rest"]},
+            {"field": "blocks", "mentions": [" block ", "1", "got 0."]},
         ),
         ({**ReadState().to_dict(), "position": -1}, {"mentions": ["position", "-1"]}),
         ({**ReadState().to_dict(), "position": 1.0}, {"mentions": ["position", "int", "1.0"]}),

@@ -206,14 +206,18 @@ def test_states_of_others_are_refused(builder: Any) -> None:
     next(iterator)
     state = iterator.get_state()
     assert plain(next(mixed.batch(4).iterate(state=state))) == plain(next(iterator))
+    operations = ["operations was 'mix(", "and is 'mix(", "now"]
     others = [
-        mixed,
-        bd.mix(parts, weights=[2, 1, 1], seed=3, stop="all").batch(4),
-        bd.mix(parts, weights=[1, 2, 1], seed=4, stop="all").batch(4),
-        bd.mix([parts[0].filter(is_odd), *parts[1:]], weights=[1, 2, 1], seed=3, stop="all").batch(4),
+        (mixed, operations),
+        (bd.mix(parts, weights=[2, 1, 1], seed=3, stop="all").batch(4), ["a[0:9]=1 ", "and is", "a[0:9]=2 "]),
+        (bd.mix(parts, weights=[1, 2, 1], seed=4, stop="all").batch(4), operations),
+        (
+            bd.mix([parts[0].filter(is_odd), *parts[1:]], weights=[1, 2, 1], seed=3, stop="all").batch(4),
+            ["digest was", *operations],
+        ),
     ]
-    for other in others:
-        with pytest.raises(bd.errors.StateError):
+    for other, got in others:
+        with raises_with(bd.errors.StateError, got=got, advice=["that it was saved with"]):
             other.iterate(state=state)
     rest = {name: value for name, value in state.items() if name != "sources"}
     flipped = [{**source, "ended": not source["ended"]} for source in state["sources"]]
@@ -221,9 +225,14 @@ def test_states_of_others_are_refused(builder: Any) -> None:
     for _ in range(3):
         next(iterator)
     later = iterator.get_state()["sources"]
-    for wrong in (rest, *({**state, "sources": sources} for sources in ([], 3, [3, 3, 3], flipped, later))):
-        with raises_with(bd.errors.StateError, mentions=["sources"]):
-            mixed.batch(4).iterate(state=wrong)
+    with raises_with(bd.errors.StateError, expected=["a mixture of streams, with sources"]):
+        mixed.batch(4).iterate(state=rest)
+    for sources in ([], 3, [3, 3, 3]):
+        with raises_with(bd.errors.StateError, field="sources", expected=["each of 3 sources"], got=repr(sources)):
+            mixed.batch(4).iterate(state={**state, "sources": sources})
+    for sources in (flipped, later):
+        with raises_with(bd.errors.StateError, field="sources", mentions=["damaged", "checksum"]):
+            mixed.batch(4).iterate(state={**state, "sources": sources})
 
 
 @pytest.mark.parametrize(

@@ -152,10 +152,10 @@ def test_the_size_rule_chooses_by_payload_and_examples():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"num_shards": 0}, ["num_shards", "0"]),
-        ({"num_shards": {"train": -1}}, ["num_shards", "-1"]),
-        ({"min_shard_size": 2, "max_shard_size": 1}, ["min_shard_size"]),
-        ({"max_examples_per_split": 0}, ["max_examples_per_split", "0"]),
+        ({"num_shards": 0}, ["num_shards is 0", "at least 1"]),
+        ({"num_shards": {"train": -1}}, ["num_shards is -1", "at least 1"]),
+        ({"min_shard_size": 2, "max_shard_size": 1}, ["min_shard_size is 2", "max_shard_size 1"]),
+        ({"max_examples_per_split": 0}, ["max_examples_per_split is 0", "at least 1"]),
     ],
 )
 def test_unusable_options_are_refused_at_birth(arguments, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.sources import repeated_keys
 from tests.facts import raises_with
 
+HASH = f"(its hash is {hashlib.md5(b'train' + b'key of both').hexdigest()})"
 ROWS = [("a", {"n": 1}), ("key of both", {"n": 2}), ("b", {"n": 3}), ("key of both", {"n": 4})]
 
 
@@ -46,12 +48,14 @@ class Repeating(bd.DatasetBuilder):
     "source", ["list", "units", *(pytest.param(name, marks=pytest.mark.slow) for name in ("generator", "function"))]
 )
 def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str) -> None:
-    with raises_with(DuplicateKeyError, split="train", key="key of both") as caught:
+    with raises_with(
+        DuplicateKeyError, split="train", key="key of both", mentions=[f"the same key 'key of both' {HASH}"]
+    ) as caught:
         Repeating(data_dir=tmp_path, source=source).build()
     assert re.search(r"n: 2\n  n: 4|n: 4\n  n: 2", str(caught.value))
 
 
 def test_a_slow_source_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeated_keys, "SEARCH_SECONDS", -1.0)
-    with raises_with(DuplicateKeyError, split="train", key=None):
+    with raises_with(DuplicateKeyError, split="train", key=None, mentions=[f"the same key {HASH}"]):
         Repeating(data_dir=tmp_path, source="list").build()

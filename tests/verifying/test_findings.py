@@ -231,7 +231,7 @@ def test_no_dataset(tmp_path: Path) -> None:
     with raises_with(DatasetNotFoundError, path=str(tmp_path), mentions=["dataset_info.json"]):
         bd.verify(tmp_path)
     (tmp_path / "ds-train.tfrecord-00000-of-00001").touch()
-    with raises_with(ValueError, mentions=["jobs", "0"]):
+    with raises_with(ValueError, mentions=["jobs must", "1", "got 0"]):
         bd.verify(tmp_path, jobs=0)
     with raises_with(TypeError, mentions=["decode", "'no'"]):
         bd.verify(tmp_path, decode="no")  # type: ignore[arg-type]
