@@ -167,7 +167,7 @@ def test_streams_refuse(three: Any, torchdata: Any) -> None:
         stream.as_torch(fill=3)
     with pytest.raises(TypeError, match="a stream has no ds"):
         stream.as_torch(map_style=True)
-    with pytest.raises(bd.errors.StateError, match="a stream.s state: expected"):
+    with pytest.raises(bd.errors.StateError, match="expected a stream's state"):
         dataset.load_state_dict(three.as_dataset("train").iterate().get_state())
     two = stream.as_torch(rank=0, num_ranks=2)
     next(iter(two))
