@@ -452,3 +452,41 @@ def test_a_builder_without_features_is_named(tmp_path):
 
     with raises_with(BeamDatasetsError, mentions=["Bare._info()", "features"]):
         Bare(data_dir=tmp_path).build()
+
+
+class Inheriting(DatasetBuilder, skip_registration=True):
+    """One config has a version of its own, one further supported versions, as TFDS's datasets have them."""
+
+    VERSION = "2.0.0"
+    SUPPORTED_VERSIONS = ("1.0.0",)
+    BUILDER_CONFIGS = (
+        BuilderConfig("plain"),
+        BuilderConfig("newer", version="3.0.0"),
+        BuilderConfig("older", supported_versions=["0.9.0"]),
+        BuilderConfig("own", version="3.0.0", supported_versions=["2.5.0"]),
+    )
+
+    def _info(self):
+        return DatasetInfo(builder=self, features={"a": np.int64})
+
+    def _split_generators(self):
+        return {"train": iter([(0, {"a": 1})])}
+
+
+@pytest.mark.parametrize(
+    "config, versions",
+    [
+        ("plain", ["2.0.0", "1.0.0"]),
+        ("newer", ["3.0.0", "1.0.0"]),
+        ("older", ["2.0.0", "0.9.0"]),
+        ("own", ["3.0.0", "2.5.0"]),
+    ],
+)
+def test_a_config_replaces_only_what_it_sets(tmp_path, config, versions):
+    """`supported_versions` of TFDS: those of the config if it has any, else those of the class."""
+    assert str(Inheriting(config=config, data_dir=tmp_path).version) == versions[0]
+    for version in versions:
+        assert str(Inheriting(config=config, version=version, data_dir=tmp_path).version) == version
+    for version in {"3.0.0", "2.5.0", "2.0.0", "1.0.0", "0.9.0"} - set(versions):
+        with raises_with(DatasetNotFoundError, got=version, mentions=[f"inheriting/{config}", "in its code"]):
+            Inheriting(config=config, version=version, data_dir=tmp_path)

@@ -105,7 +105,10 @@ class DeclaredVariants:
             [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
             for config in candidates
         ]
-        chosen_version = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
+        known_versions = itertools.chain(*versions)
+        chosen_version = choose_version(
+            version or self.VERSION, known_versions, of=label, origin="versions in its code"
+        )
         its_own = [
             config for config, config_versions in zip(candidates, versions) if chosen_version in config_versions[:1]
         ]
@@ -129,13 +132,11 @@ class DeclaredVariants:
 
     def _versions(self) -> list[Version]:
         """Returns the canonical version first, then the others that can be read."""
-        config = self._builder_config
-        has_own_version = config is not None and config.version is not None
-        canonical = config.version if has_own_version and config else self.VERSION
+        config = self._builder_config or BuilderConfig()
+        canonical = config.version or self.VERSION
         if canonical is None:
             raise ValueError(f"{type(self).__name__} needs a version: VERSION = Version('1.0.0').")
-        supported = config.supported_versions if has_own_version and config else self.SUPPORTED_VERSIONS
-        return [Version(version) for version in (canonical, *supported)]
+        return [Version(version) for version in (canonical, *(config.supported_versions or self.SUPPORTED_VERSIONS))]
 
     def _choose_version(self, version: VersionOrStr | None) -> Version:
         """Returns the requested version; the canonical one for None.
@@ -146,5 +147,6 @@ class DeclaredVariants:
         versions = self._versions()
         if version is None:
             return versions[0]
-        chosen_version = choose_version(version, versions, of=self.name)
+        label = "/".join(filter(None, (self.name, self._config_name)))
+        chosen_version = choose_version(version, versions, of=label, origin="versions in its code")
         return next(v for v in versions if v == chosen_version)

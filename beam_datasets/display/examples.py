@@ -27,14 +27,15 @@ def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> pandas.DataFrame:
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: ignored; for code written for TensorFlow Datasets.
+        ds_info: the DatasetInfo, whose `supervised_keys` name the columns of tuples; None for those of the dataset.
 
     Raises:
         TypeError: it is the name of a dataset, or the dict of all splits.
         MissingDependencyError: pandas is not installed.
     """
     pandas = framework("pandas", needed_by="as_dataframe()", name="pandas", extra="files")
-    return pandas.DataFrame([dict(_flatten_example(example)) for example in _check_dataset(ds)])
+    keys = _keys_of(ds) or getattr(ds_info, "supervised_keys", None)
+    return pandas.DataFrame([dict(_flatten_example(_to_dict(example, keys))) for example in _check_dataset(ds)])
 
 
 @names_foreign_arguments("show_examples")
@@ -43,16 +44,18 @@ def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> 
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: ignored; for code written for TensorFlow Datasets. It may also be the first argument.
+        ds_info: the DatasetInfo, whose `supervised_keys` name the items of tuples; None for those of the dataset. It
+            may also be the first argument.
         rows: number of examples, at least 1.
 
     Raises:
         TypeError: it is the name of a dataset, or the dict of all splits.
     """
     count = integer("rows", rows, at_least=1)
-    examples = ds if ds_info is None or hasattr(ds, "__iter__") else ds_info  # TensorFlow Datasets had ds_info first
-    first = list(itertools.islice(iter(_check_dataset(examples)), count))
-    return Examples(first, getattr(examples, "features", None), _keys_of(examples))
+    if ds_info is not None and not hasattr(ds, "__iter__"):  # TensorFlow Datasets had ds_info first
+        ds, ds_info = ds_info, ds
+    first = list(itertools.islice(iter(_check_dataset(ds)), count))
+    return Examples(first, getattr(ds, "features", None), _keys_of(ds) or getattr(ds_info, "supervised_keys", None))
 
 
 def _check_dataset(ds: Iterable[Any]) -> Iterable[Any]:
@@ -91,7 +94,8 @@ class Examples:
         lines = []
         for number, example in enumerate(self.examples):
             names = {} if self.features is None else display_names(self.features)
-            leaves = [f"{names.get(name, name)}={shown(value)}" for name, value in _flatten_example(example)]
+            named_example = _to_dict(example, self.keys)
+            leaves = [f"{names.get(name, name)}={shown(value)}" for name, value in _flatten_example(named_example)]
             hidden = len(leaves) - MAX_FEATURES
             ellipsis = [f"... ({hidden:,} more)"] if hidden > 0 else []
             lines.append(f"{number}: " + ", ".join(leaves[:MAX_FEATURES] + ellipsis))
@@ -141,6 +145,18 @@ def _keys_of(ds: Any) -> tuple[Any, ...] | None:
     """Returns the names of the features in the tuples of `as_supervised=True`; None for other datasets."""
     steps = getattr(ds, "_steps", ())
     return getattr(steps[0], "supervised_keys", None) if steps else None
+
+
+def _to_dict(example: Any, keys: Any) -> Any:
+    """Returns the dict of an example that is a tuple of named features; any other example unchanged.
+
+    Args:
+        example: the example.
+        keys: names of the items, if it is a tuple; a nest of names, or None, leaves it unchanged.
+    """
+    if not isinstance(example, tuple) or not isinstance(keys, tuple) or len(example) != len(keys):
+        return example
+    return dict(zip(keys, example)) if all(isinstance(key, str) for key in keys) else example
 
 
 def _flatten_example(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

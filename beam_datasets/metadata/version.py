@@ -227,13 +227,20 @@ class BlockedVersions:
         return IsBlocked(reason is not None, reason and (message or f"{subject} is blocked."))
 
 
-def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOrStr], *, of: str) -> Version:
+def choose_version(
+    requested: VersionOrStr | None,
+    available: Iterable[VersionOrStr],
+    *,
+    of: str,
+    origin: str = "published versions",
+) -> Version:
     """Returns the highest available version that matches a request.
 
     Args:
         requested: a version, or a pattern such as '1.*.*'; 'latest' or None for any version.
         available: the available versions.
         of: the dataset that has these versions, for the error.
+        origin: what the available versions are, for the error.
 
     Examples:
         >>> choose_version("1.*.*", ["1.0.0", "1.2.0", "2.0.0"], of="digits")
@@ -251,7 +258,7 @@ def choose_version(requested: VersionOrStr | None, available: Iterable[VersionOr
     if not fitting:
         versions_text = ", ".join(map(str, versions)) or "none"
         raise DatasetNotFoundError(
-            f"{of} has no {description}; published versions: {versions_text}.",
+            f"{of} has no {description}; {origin}: {versions_text}.",
             expected=versions_text,
             got=None if requested is None else str(requested),
         )

@@ -8,6 +8,7 @@ import re
 import wave
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,3 +209,14 @@ def test_of_many_features_the_first_are_shown_and_the_others_counted() -> None:
     )
     line = repr(bd.show_examples([example]))
     assert line.endswith("c0099=7, ... (900 more)")
+
+
+def test_tuples_have_the_names_of_supervised_keys():
+    """Of the dataset, or, after `map()`, of the info that is given, as in TFDS."""
+    info = SimpleNamespace(supervised_keys=("text", "label"))
+    pairs = [("a", 1), ("b", 2)]
+    assert list(bd.as_dataframe(pairs, info).columns) == ["text", "label"]
+    assert list(bd.as_dataframe(pairs).columns) == ["0", "1"]
+    assert list(bd.as_dataframe([("a", 1, 2)], info).columns) == ["0", "1", "2"]
+    for shown in (bd.show_examples(pairs, info), bd.show_examples(info, pairs)):
+        assert re.fullmatch("0: text=.*a.*, label=1\n1: text=.*b.*, label=2", repr(shown))
