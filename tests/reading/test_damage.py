@@ -284,7 +284,7 @@ def put_large_record(directory: Path, size: int, indexed: bool) -> Path:
     return shard
 
 
-@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("indexed", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_record_over_the_limit_is_not_read(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
 ) -> None:

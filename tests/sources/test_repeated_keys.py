@@ -45,7 +45,7 @@ class Repeating(bd.DatasetBuilder):
 
 
 @pytest.mark.parametrize(
-    "source", ["list", "units", *(pytest.param(name, marks=pytest.mark.slow) for name in ("generator", "function"))]
+    "source", ["list", *(pytest.param(name, marks=pytest.mark.slow) for name in ("units", "generator", "function"))]
 )
 def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str) -> None:
     with raises_with(
