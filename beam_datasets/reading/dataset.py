@@ -318,8 +318,8 @@ class Dataset(ReadPlan, Frameworks):
         longest = replace(shortest, worker_index=0)
         later_operations.reverse()
         return (
-            _length_after(later_operations, longest.count(operation.num_shared)),
-            _length_after(later_operations, shortest.count(operation.num_shared)),
+            _length_after(later_operations, longest.count(operation.child.length)),
+            _length_after(later_operations, shortest.count(operation.child.length)),
         )
 
     @names_foreign_arguments("batch")

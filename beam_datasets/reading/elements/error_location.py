@@ -30,7 +30,7 @@ from beam_datasets.formats.example import Buffer, ExampleError, parse_spans
 from beam_datasets.reading.elements.transforms import UNDECODED as UNDECODED
 from beam_datasets.reading.elements.transforms import Step
 from beam_datasets.reading.index.mixture import Mixture
-from beam_datasets.reading.index.transforms import Operation, Shared
+from beam_datasets.reading.index.transforms import Evened, Operation
 from beam_datasets.reading.records.source import Source
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _replace_sources(operation: Any) -> Any:
     operation_copy.children = tuple(map(_replace_sources, operation.children))
     if isinstance(operation, Mixture):
         operation_copy.is_tagged = False
-    if isinstance(operation, Shared):
+    if isinstance(operation, Evened):
         operation_copy.full = _replace_sources(operation.full)
     return operation_copy
 

@@ -22,6 +22,7 @@ from beam_datasets.reading.index.division import Share, UnfinishedBlocks
 from beam_datasets.reading.index.transforms import (
     ENDLESS,
     Batches,
+    Evened,
     Operation,
     Rearranged,
     Shared,
@@ -199,17 +200,9 @@ class _Remaining(Rearranged):
         return None if position < self.num_in_blocks else self._first_later + position - self.num_in_blocks
 
 
-class _ResumedShare(Slice):
-    """A share resumed mid-block: it skips the items of its first block that are already taken."""
-
-    def __init__(self, child: Operation, num_taken: int) -> None:
-        self.taken = num_taken
-        super().__init__(child, num_taken, child.length)
-
-
 def stream_of(operation: Operation) -> Operation:
     """Returns the stream that workers share: the operation without its final `shard` and `batch` steps."""
-    while isinstance(operation, (Batches, Shared)):
+    while isinstance(operation, (Batches, Shared, Evened)):
         operation = operation.child
     return operation
 
@@ -229,8 +222,9 @@ def divide_again(operation: Operation, stream: Operation, num_taken: int = 0) ->
     if isinstance(operation, Shared):
         is_innermost = _innermost_share(operation)[0] is operation
         child = divide_again(operation.child, stream, 0 if is_innermost else num_taken)
-        resumed = operation.on(child)
-        return _ResumedShare(resumed, num_taken) if num_taken and is_innermost else resumed
+        return operation.on(child, num_taken if is_innermost else 0)
+    if isinstance(operation, Evened):
+        return operation.on(divide_again(operation.child, stream, num_taken))
     return stream
 
 
@@ -258,23 +252,21 @@ def _progress_of_first_worker(operation: Operation, num_taken: int) -> tuple[int
     """Implements `stream_progress`, given the operation of worker 0."""
     if isinstance(operation, Batches):
         return _progress_of_first_worker(operation.child, min(num_taken * operation.size, operation.child.length))
-    if isinstance(operation, _ResumedShare):
-        return _progress_of_first_worker(operation.child, num_taken + operation.taken)
     if not isinstance(operation, Shared):
         return num_taken, None
-    length = operation.child.length
-    position, blocks = operation.share.stream_progress(num_taken, operation.num_shared)
-    if position + (blocks.taken if blocks else 0) >= length:  # only padding remains
-        position, blocks = length, None
-    batch_size, child = 1, operation.child
+    position, blocks = operation.share.stream_progress(num_taken + operation.num_taken, operation.child.length)
+    unpadded = operation.child.child if isinstance(operation.child, Evened) else operation.child
+    if position + (blocks.taken if blocks else 0) >= unpadded.length:  # only padding remains
+        position, blocks = unpadded.length, None
+    batch_size, child = 1, unpadded
     while isinstance(child, Batches):
         batch_size, child = batch_size * child.size, child.child
-    if blocks is not None and isinstance(child, (Shared, _ResumedShare)):
+    if blocks is not None and isinstance(child, Shared):
         raise StateError(
             f"the state cannot be saved: expected a whole block of {blocks.block} examples, got {blocks.taken}, "
             "where shard() divides what shard() divided. Save it between blocks, or divide once."
         )
-    position, child_blocks = _progress_of_first_worker(operation.child, position)
+    position, child_blocks = _progress_of_first_worker(unpadded, position)
     return position, child_blocks if blocks is None else blocks.in_examples(batch_size)
 
 
@@ -282,8 +274,8 @@ def _of_first_worker(operation: Operation) -> Operation:
     """Converts the operation of a worker to that of worker 0, which has at least as many items as any other worker."""
     if isinstance(operation, Batches):
         return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
-    if isinstance(operation, _ResumedShare):
-        return _ResumedShare(_of_first_worker(operation.child), operation.taken)
+    if isinstance(operation, Evened):
+        return operation.on(_of_first_worker(operation.child))
     if isinstance(operation, Shared):
         return operation.of_first_worker(_of_first_worker(operation.child))
     return operation
@@ -295,10 +287,10 @@ def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
     The number is 8 for the share of `batch(8).shard(...)`, and 1 for that of `shard(...).batch(8)`.
     """
     share_operation, unit = None, 1
-    while isinstance(operation, (Batches, Shared)):
+    while isinstance(operation, (Batches, Shared, Evened)):
         if isinstance(operation, Shared):
             share_operation, unit = operation, 1
-        else:
+        elif isinstance(operation, Batches):
             unit *= operation.size
         operation = operation.child
     return share_operation, unit

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -152,25 +153,8 @@ class Repeat(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at ranges of positions, one epoch after another."""
-        for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda epoch_spans: epoch_spans[0]):
-            child_spans = (part_spans for _, part_spans in parts)
+        for number, child_spans in group_by_epoch(spans, self.child.length):
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
-
-    def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (number of a repetition, spans of positions in this repetition), in the order of the given spans.
-
-        A repetition is yielded several times if several of the given spans are in it. With a child of 10 items, the
-        span ([8], [5]) gives (0, ([8], [2])) and (1, ([0], [3])).
-
-        Args:
-            spans: (starts, counts) of ranges of positions in the repeated operation.
-        """
-        n = self.child.length
-        for starts, counts in spans:
-            while len(starts):
-                number = int(starts[0]) // n
-                in_epoch, (starts, counts) = split_spans(starts, counts, (number + 1) * n)
-                yield number, (in_epoch[0] - number * n, in_epoch[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's items at these positions, each from its epoch."""
@@ -283,107 +267,110 @@ class Even:
         return length - length % self.multiple if self.mode == "drop" else length + -length % self.multiple
 
 
-class Shared(Rearranged):
-    """One worker's part of the items; see `reading.index.division`."""
+class Evened(Operation):
+    """The items of an epoch, of which the last ones are left out or the first ones are added at the end; see `Even`."""
 
-    def __init__(self, child: Operation, share: Share, even: Even | None = None, full: Operation | None = None) -> None:
-        """Takes a share of the child's items.
+    def __init__(self, child: Operation, even: Even, full: Operation | None = None) -> None:
+        """Leaves out or adds items.
 
         Args:
-            child: the items of all workers.
-            share: the blocks of this worker.
-            even: gives all ranks the same number of items; None if they may differ.
+            child: the items of all ranks.
+            even: the number of items.
             full: the items of the whole epoch, if the child has only the last ones; None for the child.
         """
         self.even = even
         self.full = child if full is None else full
-        self.num_shared = child.length if even is None else even.length(child.length)
-        """Number of items of all shares together."""
-        self.share = share if even is None else share.with_length(self.num_shared)
-        length = ENDLESS if child.length == ENDLESS else self.share.count(self.num_shared)
+        super().__init__((child,), even.length(child.length), child.item_bytes, child.texts)
+
+    def on(self, child: Operation) -> Evened:
+        """Returns this operation on another child, which has the last items of the epoch; pads from `full`."""
+        return Evened(child, self.even, self.full)
+
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the items at spans of positions; see `Operation.blocks`."""
+        if self.length <= self.child.length:
+            yield from self.child.blocks(spans, epoch)
+            return
+        num_before = self._num_before
+        spans = ((starts + num_before, counts) for starts, counts in spans)
+        for lap, lap_spans in group_by_epoch(spans, self.full.length):
+            if lap:
+                yield from self.full.blocks(lap_spans, epoch)
+            else:
+                yield from self.child.blocks(((starts - num_before, counts) for starts, counts in lap_spans), epoch)
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the items at any positions."""
+        if self.length <= self.child.length:
+            return self.child.fetch(positions, epoch)
+        laps, indices = np.divmod(positions + self._num_before, self.full.length)
+        is_added = laps > 0
+        items: list[Any] = [None] * len(positions)
+        for operation, selected, start in ((self.child, ~is_added, self._num_before), (self.full, is_added, 0)):
+            if selected.any():
+                fetched_items = operation.fetch(indices[selected] - start, epoch)
+                for number, item in zip(np.flatnonzero(selected).tolist(), fetched_items):
+                    items[number] = item
+        return items
+
+    @property
+    def _num_before(self) -> int:
+        """Number of items of the whole epoch before those of the child."""
+        return self.full.length - self.child.length
+
+
+class Shared(Rearranged):
+    """One worker's part of the items; see `reading.index.division`."""
+
+    def __init__(self, child: Operation, share: Share, num_taken: int = 0) -> None:
+        """Takes a share of the child's items.
+
+        Args:
+            child: the items of all workers; an `Evened` if all ranks get the same number of items.
+            share: the blocks of this worker.
+            num_taken: number of items, from the beginning of the share, that are left out, as they are already taken.
+        """
+        self.share = share.with_length(child.length) if isinstance(child, Evened) else share
+        self.num_taken = num_taken
+        length = child.length if child.length == ENDLESS else max(0, self.share.count(child.length) - num_taken)
         by_ones = ", even" if share.end is not None and share.block > 1 else ""
-        mode = "" if even is None else f", even={even.mode!r}"
+        mode = f", even={child.even.mode!r}" if isinstance(child, Evened) else ""
         text = f"shard(of {share.worker_count}, block={share.block}{by_ones}{mode})"
         super().__init__(child, length, text)
 
     def in_blocks(self, size: int) -> Shared:
         """Returns this share with blocks of `size` items if it has the default block size; otherwise returns itself."""
-        share = self.share
+        share, child = self.share, self.child
         if share.end is None:
             return self
-        if self.even is not None:
-            even = dataclasses.replace(self.even, multiple=share.worker_count * size)
-            return Shared(self.child, Share(share.worker_index, share.worker_count, block=size), even)
-        return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
+        if isinstance(child, Evened):
+            even = dataclasses.replace(child.even, multiple=share.worker_count * size)
+            return Shared(Evened(child.child, even), Share(share.worker_index, share.worker_count, block=size))
+        return Shared(child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
-    def on(self, child: Operation) -> Shared:
-        """Returns this worker's share of another child, which has the last items of the epoch; pads from `full`."""
-        return Shared(child, self.share.with_length(child.length), self.even, self.full)
+    def on(self, child: Operation, num_taken: int) -> Shared:
+        """Returns this worker's share of another child, which has the last items of the epoch.
+
+        Args:
+            child: the remaining items of all workers.
+            num_taken: number of items of the share to leave out.
+        """
+        return Shared(child, self.share.with_length(child.length), num_taken)
 
     def of_first_worker(self, child: Operation) -> Shared:
         """Returns the share of `child` for worker 0."""
-        return Shared(child, dataclasses.replace(self.share, worker_index=0), self.even, self.full)
-
-    @property
-    def _items(self) -> Operation | _Padded:
-        """The items of all workers, followed by the items that `even="pad"` adds."""
-        return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
+        return Shared(child, dataclasses.replace(self.share, worker_index=0), self.num_taken)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields this worker's items at positions of its share."""
-        counts = (count * self.share.block for count in growing_sizes(_MIN_SPANS, _MAX_SPANS))
-        child_spans = (self.share.stream_ranges(*arrays) for arrays in limit_spans(spans, counts))
-        return self._items.blocks(child_spans, epoch)
-
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns this worker's items at positions of its share."""
-        return self._items.fetch(self.sources(positions, epoch), epoch)
+        max_counts = (count * self.share.block for count in growing_sizes(_MIN_SPANS, _MAX_SPANS))
+        parts = limit_spans(spans, max_counts)
+        child_spans = (self.share.stream_ranges(starts + self.num_taken, counts) for starts, counts in parts)
+        return self.child.blocks(child_spans, epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Converts positions of this worker's share to the child's."""
-        return self.share.stream_positions(positions)
-
-
-class _Padded:
-    """The last items of an epoch, then endless repetitions of the whole epoch, from which `even="pad"` adds items."""
-
-    def __init__(self, last: Operation, full: Operation) -> None:
-        """Concatenates the items of `last` and endless repetitions of `full`."""
-        self._last = last
-        self._full = full
-
-    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at spans of positions; see `Operation.blocks`."""
-        for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda lap_spans: lap_spans[0]):
-            child_spans = (part_spans for _, part_spans in parts)
-            yield from (self._full if lap else self._last).blocks(child_spans, epoch)
-
-    def _by_lap(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (lap, spans of positions in it): lap 0 is the last items, lap n the repetition n of the whole epoch.
-
-        With 3 last items of an epoch of 10, the span ([2], [3]) gives (0, ([2], [1])) and (1, ([0], [2])).
-        """
-        n, size = self._last.length, self._full.length
-        for starts, counts in spans:
-            while len(starts):
-                lap = (int(starts[0]) - n) // size + 1 if starts[0] >= n else 0
-                begin = n + (lap - 1) * size if lap else 0
-                in_lap, (starts, counts) = split_spans(starts, counts, n + lap * size)
-                yield lap, (in_lap[0] - begin, in_lap[1])
-
-    def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the items at any positions."""
-        is_last = positions < self._last.length
-        fetched: list[Any] = [None] * len(positions)
-        for operation, indices, begin in (
-            (self._last, np.flatnonzero(is_last), 0),
-            (self._full, np.flatnonzero(~is_last), self._last.length),
-        ):
-            if len(indices):
-                items = operation.fetch((positions[indices] - begin) % operation.length, epoch)
-                for index, item in zip(indices.tolist(), items):
-                    fetched[index] = item
-        return fetched
+        return self.share.stream_positions(positions + self.num_taken)
 
 
 class Batches(Operation):
@@ -436,7 +423,7 @@ def divide(operation: Operation, share: Share, even: Even | None = None) -> Oper
         return Shared(operation, share)
     if not isinstance(operation, Batches):
         _check_equal_batches(operation, even)
-        return Shared(operation, share, even)
+        return Shared(Evened(operation, even), share)
     size = operation.size
     of_examples = dataclasses.replace(share, block=share.block * size, end=None)
     child = divide(operation.child, of_examples, dataclasses.replace(even, multiple=even.multiple * size))
@@ -495,6 +482,30 @@ def split_spans(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
         spans_before = spans_before[0], np.append(spans_before[1][:-1], spans_before[1][-1] - excess)
         spans_after = np.append(end, spans_after[0]), np.append(excess, spans_after[1])
     return spans_before, spans_after
+
+
+def group_by_epoch(spans: Iterator[Spans], num_items: int) -> Iterator[tuple[int, Iterator[Spans]]]:
+    """Yields (number of a repetition, spans of positions in this repetition), in the order of the given spans.
+
+    Args:
+        spans: ranges of positions in an epoch that is repeated.
+        num_items: number of items in the epoch.
+
+    >>> groups = group_by_epoch(iter([(np.array([8]), np.array([5]))]), 10)
+    >>> [(number, [(starts.tolist(), counts.tolist()) for starts, counts in parts]) for number, parts in groups]
+    [(0, [([8], [2])]), (1, [([0], [3])])]
+    """
+
+    def split() -> Iterator[tuple[int, Spans]]:
+        """Yields (number of a repetition, a part of its spans)."""
+        for starts, counts in spans:
+            while len(starts):
+                number = int(starts[0]) // num_items
+                in_epoch, (starts, counts) = split_spans(starts, counts, (number + 1) * num_items)
+                yield number, (in_epoch[0] - number * num_items, in_epoch[1])
+
+    for number, parts in itertools.groupby(split(), key=operator.itemgetter(0)):
+        yield number, (part_spans for _, part_spans in parts)
 
 
 def limit_spans(spans: Iterator[Spans], max_counts: Iterator[int]) -> Iterator[Spans]:
