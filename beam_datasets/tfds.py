@@ -29,6 +29,7 @@ from beam_datasets import features as connectors
 from beam_datasets._version import __version__ as __version__
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.builders.builder import is_shell
+from beam_datasets.builders.variants import ClassProperty
 from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
@@ -215,17 +216,6 @@ def as_numpy(dataset: Any) -> Any:
     return dataset.numpy() if is_tensor else dataset
 
 
-class _ClassProperty:
-    """A property of a class and of its instances."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __get__(self, instance: Any, owner: Any) -> Any:
-        return self._function(owner)
-
-
 _CHECKSUM_DIRS: list[pathlib.Path] = []
 
 
@@ -255,12 +245,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         """Directory of this version."""
         return pathlib.Path(self.dataset_dir)
 
-    @_ClassProperty
-    def builder_configs(cls) -> dict[str, Any]:
-        """The configs by name, also of the class; by 'name:version' for configs that share a name."""
-        return cls.configs()
-
-    @_ClassProperty
+    @ClassProperty
     def default_builder_config(cls) -> Any:
         """The default config, also of the class; None if there are no configs."""
         return cls._default_config()
@@ -554,7 +539,7 @@ _utils = _Names(
     display_progress_bar=display_progress_bar,
     enable_progress_bar=enable_progress_bar,
     disable_progress_bar=disable_progress_bar,
-    classproperty=_ClassProperty,
+    classproperty=ClassProperty,
     tfds_path=tfds_path,
     gcs_path=gcs_path,
     png_to_jpeg=to_rgb_jpeg,

@@ -147,6 +147,12 @@ def test_configs(tmp_path):
         Plain(data_dir=tmp_path, config="smal")
 
 
+def test_configs_of_the_class_by_name(tmp_path):
+    by_name = {config.name: config for config in Multi.BUILDER_CONFIGS}
+    assert Multi.builder_configs == Multi(data_dir=tmp_path).builder_configs == by_name
+    assert Plain.builder_configs == {}
+
+
 def test_a_config_of_ones_own(tmp_path):
     own = SizedConfig("huge", size=1000)
     assert Multi(data_dir=tmp_path, config=own).builder_config is own
@@ -162,6 +168,7 @@ def test_one_config_name_in_several_versions(tmp_path):
         BUILDER_CONFIGS = (BuilderConfig("a"), BuilderConfig("b", "1.0.0"), BuilderConfig("b", "2.0.0"))
 
     assert list(Several.configs()) == ["a", "b:1.0.0", "b:2.0.0"]
+    assert list(Several.builder_configs) == [f"a:{Several.VERSION}", "b:1.0.0", "b:2.0.0"]
     assert str(Several(data_dir=tmp_path, config="b:1.0.0").version) == "1.0.0"
     assert str(Several(data_dir=tmp_path, config="b").version) == "2.0.0"
 

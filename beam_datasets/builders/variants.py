@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -35,6 +35,17 @@ class BuilderConfig:
     tags: list[str] = field(default_factory=list)
 
 
+class ClassProperty:
+    """A property of a class and of its instances."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self._function(owner)
+
+
 class DeclaredVariants:
     """The configs and versions that a class of builders declares. `DatasetBuilder` describes the attributes."""
 
@@ -55,6 +66,14 @@ class DeclaredVariants:
             name = twice.partition(":")[0]
             raise ValueError(f"{cls.name} has several configs called {name!r}; give each its own version.")
         return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
+
+    @ClassProperty
+    def builder_configs(cls) -> dict[str, BuilderConfig]:
+        """The configs of the class by name, as in TFDS: if several share a name, all are under 'name:version'."""
+        configs = cls.configs()
+        if not any(":" in key for key in configs):
+            return configs
+        return {f"{config.name}:{cls._config_version(config)}": config for config in configs.values()}
 
     @classmethod
     def has_config(cls, config: str) -> bool:

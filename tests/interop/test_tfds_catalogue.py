@@ -8,12 +8,14 @@ import random
 import signal
 import subprocess
 import sys
+import types
 from typing import Any
 
 import imagecodecs
 import numpy as np
 import pytest
 
+import beam_datasets as bd
 from beam_datasets import features as ours
 from beam_datasets.testing import load_tfds_builder
 from tests.interop.conftest import same
@@ -218,3 +220,32 @@ def test_records_of_every_connector(tfds: Any, as_files: bool) -> None:
 
 if __name__ == "__main__":
     print(json.dumps(differing(int(sys.argv[1]))))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        [],
+        [("a", None), ("b", None)],
+        [("a", "1.0.0"), ("b", "1.0.0")],
+        [("a", "1.0.0"), ("a", "2.0.0"), ("b", "1.0.0")],
+        [("a", "1.0.0"), ("a", "1.0.0")],
+    ],
+)
+def test_builder_configs_of_a_class(tfds: Any, declared: list[tuple[str, str | None]]) -> None:
+    def configs_of(library: Any, base: Any, config: Any) -> Any:
+        versions = [(name, version and library.Version(version)) for name, version in declared]
+        attributes = {
+            "VERSION": library.Version("3.0.0"),
+            "BUILDER_CONFIGS": [config(name=name, version=version) for name, version in versions],
+        }
+        made = types.new_class(
+            "_Configured", (base,), {"skip_registration": True}, lambda body: body.update(attributes)
+        )
+        try:
+            return [(key, value.name) for key, value in made.builder_configs.items()]
+        except ValueError:
+            return ValueError
+
+    theirs = configs_of(tfds.core, tfds.core.GeneratorBasedBuilder, tfds.core.BuilderConfig)
+    assert configs_of(bd, bd.DatasetBuilder, bd.BuilderConfig) == theirs
