@@ -519,7 +519,10 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
 
 
 def _possible_templates(first: str, count: int) -> list[str]:
-    """Returns possible templates of the first file's name: the default, then those derived from the name itself."""
+    """Returns possible templates of the names of `count` files, of which `first` is the first one.
+
+    For "a-00000-of-00002" they are the default template, "a-{SHARD_X_OF_Y}" and "a-{SHARD_INDEX}-of-00002".
+    """
     width = max(NUM_DIGITS, len(str(count)))
     zero, total = "0" * width, f"{count:0{width}d}"
     candidates = [DEFAULT_FILENAME_TEMPLATE]

@@ -86,7 +86,10 @@ def rows_of(table: Mapping[str, str]) -> dict[str, Row]:
 
 
 def _rows_of(table: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
-    """Yields (name, row) for each name of a table; the names of one key share the fields of the first."""
+    """Yields (name, row) for each call in the keys of a table, such as "take(n) | limit(count)"; see `rows_of`.
+
+    The rows of one key have the same `fields`: the parameters of the first call that has any.
+    """
     for key, text in table.items():
         fields: tuple[str, ...] = ()
         for name, _, arguments in (call.partition("(") for call in key.split(" | ")):

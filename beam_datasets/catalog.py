@@ -414,7 +414,12 @@ def list_published(name: str, data_dir: DataDir = None) -> list[str]:
 
 
 def published_versions_text(name: str, root: str) -> str:
-    """Returns text for an error about a version that is not published: the versions of the dataset that are."""
+    """Returns a clause for errors: "published versions: digits:1.0.0", or "... none", or the reason for no list.
+
+    Args:
+        name: name of the dataset.
+        root: the data_dir.
+    """
     try:
         names = ", ".join(list_published(name, root))
         if not storage.is_dir(root):

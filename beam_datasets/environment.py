@@ -34,12 +34,12 @@ _MISSING = "not installed"
 
 
 def versions() -> dict[str, str]:
-    """Returns the facts of the environment, by name. They contain no values of environment variables."""
+    """Returns {name: text} of the facts of the environment, such as versions, without environment variables."""
     return dict(_facts())
 
 
 def versions_text() -> str:
-    """Returns the facts of the environment, one per line."""
+    """Returns the facts of `versions` as text, one per line."""
     facts = versions()
     width = max(map(len, facts))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())

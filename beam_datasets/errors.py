@@ -251,7 +251,7 @@ class SplitError(BeamDatasetsError, ValueError):
 
     @property
     def _location(self) -> str:
-        """The prefix of the message: the split, after the location that other errors have."""
+        """The prefix of the message: that of other errors, then "split 'train': "."""
         return super()._location + ("" if self.split is None else f"split {self.split!r:.1000}: ")
 
 

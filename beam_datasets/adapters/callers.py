@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def _paths(*files: str) -> tuple[str, ...]:
-    """Returns the ends of the paths of some modules, which are written with slashes."""
+    """Returns ends of the paths of modules, written with slashes, with the separator of this system."""
     return tuple(file.replace("/", os.sep) for file in files)
 
 
@@ -163,7 +163,7 @@ def is_dispatched() -> bool:
 
 
 def _find_dispatchers() -> Iterator[tuple[Any, FrameType]]:
-    """Yields Accelerate's dispatching loader for each frame of its methods, if it reads."""
+    """Yields (loader, frame) for each frame of this thread's stack in a dispatching loader of Accelerate."""
     for frame in _frames():
         dispatcher: Any = frame.f_locals.get("self") if frame.f_code.co_filename.endswith(_DISPATCHERS) else None
         if hasattr(dispatcher, "_fetch_batches"):

@@ -128,7 +128,9 @@ def _check_epochs_of_keras(num_left: int, dataset: Dataset) -> None:
 
 
 def _count_per_transfer(tf: ModuleType, steps: tuple[Step, ...], spec: Any) -> int:
-    """Returns the number of examples per transfer to TensorFlow: 1 if they have no fixed size, or are in batches.
+    """Returns the number of examples per transfer to TensorFlow, in [1, _MAX_TRANSFER_EXAMPLES].
+
+    It is 1 if the examples have no fixed shapes or are in batches; otherwise as many as have _MAX_TRANSFER_BYTES.
 
     Args:
         tf: the module tensorflow.

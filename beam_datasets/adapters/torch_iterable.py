@@ -431,11 +431,11 @@ class Divided:
         return self._state_at_beginning(self._passes.last + 1)
 
     def _read_state(self, current: Any) -> dict[str, Any]:
-        """Returns the state of the iterator of a share, with the numbers of ranks and of examples per item."""
+        """Returns the state of `current`, the iterator of a share: a dict with `ranks` and `examples` (per item)."""
         return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Sets the start of the next iteration; after a state at the end of a pass, it is the beginning of the next.
+        """Sets the start of the next iteration. If the state is at the end of a pass, it begins the next pass.
 
         Args:
             state: a state of `state_dict()`; or of a `DatasetIterator` or `state_after()`, for any number of ranks and

@@ -188,7 +188,12 @@ def warn_of_lost_state(dataset: Dataset) -> None:
 
 
 def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:
-    """Logs a warning if Lightning cannot resume exactly: it loses a batch, or trains on too few in an epoch."""
+    """Logs warnings if a run of Lightning cannot resume exactly: it skips a batch, or an epoch lacks batches.
+
+    Args:
+        dataset: the dataset or stream that is trained on.
+        loop: Lightning's loop over the epochs; None for another caller, which gets no warning.
+    """
     if loop is None:
         return
     if loop.saves_rank_0_alone and not dataset._has_positions:
@@ -254,7 +259,7 @@ def _is_of_hugging_face(collate_fn: Any) -> bool:
 
 
 def _advise_batches(collate_fn: Any) -> str:
-    """Returns advice for a DataLoader whose collate function makes batches of batches."""
+    """Returns the advice against batches of batches: for Trainer if it made `collate_fn`, else for a DataLoader."""
     if _is_of_hugging_face(collate_fn):  # Trainer makes the DataLoader
         return (
             "Leave batch() out, and give Trainer the number: per_device_train_batch_size, per_device_eval_batch_size."

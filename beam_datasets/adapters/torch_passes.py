@@ -209,7 +209,7 @@ class Passes:
         return max(0, self._value_of(loader + _WORKERS + worker % _MAX_WORKERS, key))
 
     def _value_of(self, index: int, key: int) -> int:
-        """Returns the number in an integer with the key of a DataLoader; `_UNSET` if that of another one is there."""
+        """Returns the number in the shared integer at an index; `_UNSET` if it has the key of another DataLoader."""
         value = int(self.integers[index])
         return value >> _KEY_BITS if value & _MAX_KEY == key else _UNSET
 

@@ -68,14 +68,14 @@ class DividedStream(Divided):
             )
 
     def _read_state(self, current: Any) -> dict[str, Any]:
-        """Returns the state of the iterator of a worker's part of the stream."""
+        """Returns the state of `current`, the iterator of a worker's part of the stream, as a dict of JSON values."""
         state: dict[str, Any] = current.iterator.get_state()
         return state
 
     def load_state_dict(self, state: State) -> None:
         """Sets the start of the next iteration, from `state_dict()` of the same worker of the same number of workers.
 
-        After a state at the end of a pass, it is the beginning of the next one.
+        If the state is at the end of a pass, the next iteration begins the next pass.
 
         Raises:
             StateError: it is not a state of a stream with these operations. If it does not fit the worker, the next

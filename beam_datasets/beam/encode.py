@@ -193,7 +193,7 @@ class UnitReader:
 
     @property
     def label(self) -> str:
-        """Names of the splits, for stages."""
+        """The names of the splits for labels of stages, such as "train, test"."""
         return ", ".join(self.splits)
 
 

@@ -199,7 +199,7 @@ class DatasetBuilder(DeclaredVariants):
 
     @property
     def dataset_dir(self) -> str:
-        """Directory of this version."""
+        """The directory of this version: <data_dir>/<name>/[<config>/]<version>."""
         return storage.join(self._root, self.name, *filter(None, [self._config_name]), str(self.version))
 
     data_dir = dataset_dir

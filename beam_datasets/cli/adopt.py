@@ -60,7 +60,11 @@ def run(args: Sequence[str]) -> int:
 
 
 def _split_patterns(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the patterns of each split."""
+    """Returns {split: patterns} of the values NAME=PATTERN of `--split`, which may be repeated.
+
+    Raises:
+        UsageError: a value has another form.
+    """
     splits: dict[str, list[str]] = {}
     for text in texts:
         name, separator, pattern = text.partition("=")

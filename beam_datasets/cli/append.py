@@ -192,7 +192,7 @@ def _parse_append(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str
 
 
 def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed: bool) -> str:
-    """Returns why nothing was published: a dry run, or no changes.
+    """Returns the text about a run that published nothing: a dry run, or one without changes.
 
     Args:
         plan: the plan.
@@ -290,7 +290,7 @@ def _read_keys(path: str) -> list[str]:
 
 
 def _format_plan(plan: AppendPlan) -> str:
-    """Returns the plan as text: the records that are read and written per split, and the keys to delete."""
+    """Returns the plan as lines: its directories, a table of the changes of each split, and the keys to delete."""
     kinds = ("added", "replaced", "deleted", "skipped")
     rows = [
         [s.split, *(getattr(s.counts, kind) for kind in kinds), s.num_examples, size_text(s.size), _shards_text(s)]

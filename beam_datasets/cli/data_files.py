@@ -105,7 +105,10 @@ def way_to_build(text: str) -> str:
 
 
 def ways_to_build_folder(folder: str) -> Iterator[str]:
-    """Yields clauses, each with a command that builds the files of data in a folder; the most likely one first."""
+    """Yields commands that build the files in a folder, such as "images by their folders: build image_folder ...".
+
+    The commands follow the names of the files: first one for data files, then for images, then for sounds.
+    """
     files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
     alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
     yield from (f"data files by their format: {build_by(one)}" for one in sorted(alike)[:1])

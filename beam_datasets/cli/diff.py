@@ -75,7 +75,7 @@ _SIGNS = {"added": "+", "removed": "-"}
 
 
 def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
-    """Yields a comparison as lines for people.
+    """Yields a comparison as text: the versions, the features that differ, a table of the splits, and the verdict.
 
     Args:
         difference: the comparison.

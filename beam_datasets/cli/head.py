@@ -359,7 +359,10 @@ def bar(start: int, stop: int, ranges: Sequence[tuple[int, int]], width: int) ->
 
 
 def _character(share: float) -> str:
-    """Returns the character for a share of a bar; the empty and the full one only for exactly nothing and all."""
+    """Returns the character of a cell of a bar that is filled to a share in [0, 1].
+
+    The empty character is returned only for 0 and the full one only for 1, up to 1e-9.
+    """
     if share < 1e-9:
         return _FILLED[0]
     return _FILLED[-1] if share > 1 - 1e-9 else _FILLED[1 + min(int(share * 3), 2)]

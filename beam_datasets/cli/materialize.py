@@ -137,7 +137,7 @@ def run_materialize(args: Sequence[str]) -> int:
 
 
 def _format_chosen(job: Job, counts: Mapping[str, int]) -> str:
-    """Returns a sentence with the number of records that the condition selects."""
+    """Returns a line for each split, such as "train: selected 1,200 of 60,000 records"; `counts` has the former."""
     return "\n".join(
         f"{split.name}: selected {counts[split.name]:,} of {split.num_examples:,} records" for split in job.splits
     )

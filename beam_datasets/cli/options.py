@@ -164,7 +164,11 @@ class Command:
                     action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
-        """Returns the options; any other is an error."""
+        """Returns the values of the options, by their names.
+
+        Raises:
+            UsageError: an argument is unknown, or does not fit its option.
+        """
         parsed: argparse.Namespace = self.parser().parse_args(with_underscores(args))
         return parsed
 

@@ -142,7 +142,7 @@ def table(
 
 
 def splits_table(splits: Mapping[str, SplitInfo]) -> str:
-    """Returns the splits with their examples, shards and bytes."""
+    """Returns a table of the splits with their numbers of examples and shards, and sizes; several have a last total."""
     rows = [(name, split.num_examples, split.num_shards, split.num_bytes) for name, split in splits.items()]
     if len(rows) > 1:
         rows.append(("all", *map(sum, list(zip(*rows))[1:])))  # type: ignore[arg-type]
@@ -272,12 +272,14 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
 
 
 def _parts_of(progress: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
-    """Yields the parts of a line: numbers, the rate since the last line, and the estimated time left.
+    """Yields the parts of a line, such as "1,200 examples encoded, 3.1 MiB, 400 examples/s", "units: 2 of 8".
+
+    After the first written shard, they are the written shards and bytes, and the estimated time left.
 
     Args:
         progress: progress now.
         last: progress at the last line.
-        seconds: time since the last line.
+        seconds: time since the last line, in seconds.
         since_start: time since the start of the run, in seconds.
     """
     if progress.shards_written:
@@ -294,7 +296,7 @@ def _parts_of(progress: Progress, last: Progress, seconds: float, since_start: f
 
 
 def _units_of(progress: Progress, since_start: float) -> Iterator[str]:
-    """Yields the number of units of the source that are encoded, and the estimated time left, if they are known.
+    """Yields "units: 2 of 8" and "about 30 s left to encode", as far as the numbers are known.
 
     Args:
         progress: progress now.

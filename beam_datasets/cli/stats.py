@@ -216,7 +216,7 @@ def _format_count(statistics: Statistics) -> str:
 
 
 def lines(statistics: Statistics) -> Iterator[str]:
-    """Yields statistics as lines for people."""
+    """Yields statistics as text: for each slice a table of its features, and its most frequent and special values."""
     for number, (name, slice_statistics) in enumerate(statistics.slices.items()):
         yield from [""] * bool(number)
         yield f"{statistics.dataset}, {name}: {plural(slice_statistics['examples'], 'example')}"

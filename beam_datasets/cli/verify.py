@@ -194,7 +194,7 @@ def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _result(report: Report) -> str:
-    """Summarizes a report in one line: the number of findings and files, and the ranges of lost examples."""
+    """Returns "whole", or a summary such as "2 findings in 1 file, 10 examples lost: train[0:10]"."""
     if report.whole:
         return "whole"
     files = len({finding.file for finding in report.findings})
@@ -213,7 +213,7 @@ def _format_counts(report: Report) -> str:
 
 
 def repair_lines(result: Repair) -> Iterator[str]:
-    """Yields the result of a repair as lines for people; its steps only where they were not done."""
+    """Yields the result of a repair as text: files that it left, and the report after it; the steps of a dry run."""
     if result.after is None:
         yield from report_lines(result.before, refused=result.refused)
         yield from (f"would write {step}" for step in result.steps)
@@ -225,7 +225,10 @@ def repair_lines(result: Repair) -> Iterator[str]:
 
 
 def repair_json(result: Repair) -> dict[str, object]:
-    """Returns the result of a repair as JSON values."""
+    """Returns {'before': report, 'steps': [{'file', 'message'}, ...], 'refused': {file: reason}, 'after': report}.
+
+    The values are those of JSON; 'after' is None for a dry run.
+    """
     return {
         "before": result.before.to_json(),
         "steps": [{"file": step.file, "message": step.message} for step in result.steps],

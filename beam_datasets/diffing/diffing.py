@@ -375,7 +375,7 @@ class SplitRecords:
         return int(self.offsets[-1])
 
     def _locate_example(self, index: int) -> tuple[int, int]:
-        """Returns the number of the shard that has the example at an index, and its number in the shard."""
+        """Returns (number of the shard, number in the shard) of the example at an index of the split."""
         shard = int(np.searchsorted(self.offsets, index, side="right")) - 1
         return shard, index - int(self.offsets[shard])
 
@@ -444,7 +444,7 @@ class SplitRecords:
             ) from error
 
     def place_of(self, index: int) -> str:
-        """Returns the place of the record at an index: its file, byte and number."""
+        """Returns the location of the record at an index of the split, as text; see `describe_location`."""
         number, record = self._locate_example(index)
         return describe_location(self._shard(number), record)
 

@@ -137,7 +137,10 @@ def _rewrap(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnec
 
 
 def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
-    """Returns the properties of a feature that a reader sees: sequences around it, class, shape, dtype and others."""
+    """Returns the properties of a feature that a reader sees, by name: 'class', 'dtype', 'shape' and others.
+
+    If there are sequences around it, 'in' names them, from the outer one inward, with their lengths.
+    """
     levels, inner = _unwrap(feature)
     entries: dict[str, Any] = {}
     for kind, length in levels:
@@ -159,14 +162,17 @@ def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
 
 
 def _select_entries(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
-    """Returns the entries of a feature in features.json that have one of the names."""
+    """Returns the entries of the `content_json` of a feature, or of its items, that have one of the names."""
     inner = strip_sequences(feature)
     content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
     return {key: value for key, value in content.items() if key in names}
 
 
 def _documents(feature: FeatureConnector) -> dict[str, Any]:
-    """Returns the description and value range of a feature, each joined with those of the features in its sequences."""
+    """Returns {'description': text, 'value range': text}, as far as they are set, of a feature.
+
+    The texts of a sequence are joined with those of its items by "; ".
+    """
     documents = [feature.documentation]
     while isinstance(feature, Sequence):
         feature = feature.feature
@@ -282,7 +288,7 @@ class VersionReader:
         return [path for path in {**one, **other} if not is_alike(path)]
 
     def _read_stored_values(self, record: Buffer, path: str) -> dict[bytes, bytes]:
-        """Returns the stored values of the feature at a path in a record."""
+        """Returns {name in the record: serialized Feature} of the feature at a path, and of features inside it."""
         entries = self.features_of(record)
         return {
             name: data
@@ -291,7 +297,7 @@ class VersionReader:
         }
 
     def features_of(self, record: Buffer) -> dict[bytes, bytes]:
-        """Returns the stored values of the features that both versions read alike, by their names in the record.
+        """Returns {name in the record: serialized Feature} of the features that both versions read alike.
 
         Raises:
             ExampleError: it is not a serialized Example.

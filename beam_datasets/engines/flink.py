@@ -229,7 +229,7 @@ class FlinkCluster:
         return any(setting["key"].startswith(_ON_DEMAND) for setting in self.get("jobmanager/config"))
 
     def task_managers(self) -> list[str]:
-        """Returns the hosts of the TaskManagers."""
+        """Returns the hosts of the TaskManagers: names or IP addresses, without ports."""
         paths = [manager["path"] for manager in self.get("taskmanagers")["taskmanagers"]]
         return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
 

@@ -332,7 +332,12 @@ def finish(plan: ExportPlan, run: Run, shards: Sequence[WrittenShard]) -> str:
 
 
 def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
-    """Returns whether this export is in its place already: its last step was done before."""
+    """Returns whether the target has the export's metadata file, which the last step of a run writes.
+
+    Args:
+        plan: the plan of the export.
+        texts: file name -> content of the metadata files; see `_make_metadata`. The file must have this content.
+    """
     path = storage.join(plan.target, EXPORT_FILE)
     return storage.exists(path) and storage.read_bytes(path) == texts[EXPORT_FILE]
 

@@ -184,7 +184,7 @@ class FeatureConnector(abc.ABC):
 
     @abc.abstractmethod
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key and the value of the part of `to_json()` that depends on the class of the connector.
+        """Returns (key, content), the part of `to_json()` that depends on the class of the connector.
 
         For example, ('tensor', {'dtype': 'int64', 'encoding': 'none', 'shape': {}}) for an integer.
         """

@@ -126,7 +126,7 @@ class BBoxFeature(Leaf):
         return _BOX
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'boundingBox', and a dict of shape, dtype and format."""
+        """Returns ('boundingBox', {'shape': ..., 'dtype': 'float32', 'bboxFormat': name}); without the name if None."""
         kind = self.bbox_format and BBoxFormat(self.bbox_format).value
         return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset({"bboxFormat": kind})}
 

@@ -209,7 +209,7 @@ class ClassLabel(Leaf):
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'classLabel', and {'numClasses': number of classes}; the names are in a label file."""
+        """Returns ('classLabel', {'numClasses': number of classes as text}); the names are in a label file."""
         return "classLabel", {} if self.num_classes is None else {"numClasses": str(self.num_classes)}
 
     @classmethod

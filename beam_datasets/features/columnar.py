@@ -551,7 +551,7 @@ class Sequences(View):
         return self.codec.unpack_many(_parse_numbers(data, self.kind))  # type: ignore[no-any-return]
 
     def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
-        """Returns one array of shape (n, items, ...), padded with zeros if `pad` is True.
+        """Returns a list of one array, of shape (n, items, ...), padded with zeros if `pad` is True.
 
         For the arguments, see `View.batch`.
 
@@ -600,7 +600,7 @@ class BytesView(View):
         return None if self.unpack is bytes else self.rows
 
     def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
-        """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values.
+        """Returns a list of one array of the values; of bytes, one of objects in which `fills` replaces missing ones.
 
         For the arguments, see `View.batch`.
         """
@@ -631,7 +631,7 @@ class Images(BytesView):
         return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
     def batch(self, column: Any, n: int, pad: bool, fills: Fills) -> list[Any]:
-        """Returns the pixels: an array of shape (n, height, width, channels). For the arguments, see `View.batch`."""
+        """Returns a list of one array of pixels, (n, height, width, channels). For the arguments, see `View.batch`."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 

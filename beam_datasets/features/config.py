@@ -160,7 +160,7 @@ class UnknownFeature(Leaf):
         return self.node
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'jsonFeature' and an empty object; `to_json` returns the whole JSON object instead."""
+        """Returns ('jsonFeature', {}), which is not used: `to_json` returns the stored JSON object."""
         return "jsonFeature", {}
 
     @classmethod

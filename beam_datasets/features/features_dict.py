@@ -177,18 +177,18 @@ class FeaturesDict(FeatureConnector):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The shapes of the features, by name."""
+        """{name: shape of the feature, a tuple or a dict of shapes}."""
         return {name: shape_of(feature) for name, feature in self.items()}
 
     @property
     def dtype(self) -> dict[str, Any]:
-        """The dtypes of the features, by name."""
+        """{name: dtype of the feature, a NumPy dtype or a dict of dtypes}."""
         return {name: dtype_of(feature) for name, feature in self.items()}
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the leaves of all features in the dict; see `FeatureConnector.leaves`."""
+        """Returns [(<name>/<key>, leaf, rank), ...] of all features in the dict; see `FeatureConnector.leaves`."""
         return [leaf for child, feature in self.items() for leaf in feature.leaves(join(name, child), rank)]
 
     def encoder(self, name: str) -> Encode:
@@ -275,7 +275,7 @@ class FeaturesDict(FeatureConnector):
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'featuresDict', and {'features': JSON objects of the features by name}."""
+        """Returns ('featuresDict', {'features': {name: JSON object of the feature}})."""
         features = {name: feature.to_json() for name, feature in self.items()}
         return "featuresDict", {"features": features} if features else {}
 

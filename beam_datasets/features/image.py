@@ -359,7 +359,7 @@ class LabeledImage(Image):
         return self.label.label_names
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'image', and the content of an `Image` with the number of classes."""
+        """Returns ('image', content of an `Image` with 'label': {'numClasses': number of classes})."""
         key, content = super().content_json()
         return key, {**content, "label": self.label.content_json()[1]}
 
@@ -491,7 +491,7 @@ class Video(Sequence):
             raise video_error from error
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'video', and a dict of 'shape', 'dtype', 'encodingFormat' and other options that are set."""
+        """Returns ('video', {'shape': ..., 'dtype': ..., 'encodingFormat': ...}), with further options that are set."""
         frame = self.frame
         return "video", {
             "shape": shape_to_json((self.length, *(frame.shape or ()))),

@@ -165,7 +165,7 @@ def _build_leaf_column(feature: Any, is_binary: bool) -> Values:
 
 
 def is_number(column: Column) -> bool:
-    """Returns whether every value of a column is one number, not an array."""
+    """Returns whether every value of a column is one number (also a bool or a class label), not an array."""
     return isinstance(column, Values) and column.is_numeric and not column.shape
 
 

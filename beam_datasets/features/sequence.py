@@ -128,7 +128,7 @@ class Sequence(FeatureConnector):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the leaves of the items' feature, with one more sequence around them."""
+        """Returns [(name, leaf, rank + 1)] of the leaves of the items' feature; see `FeatureConnector.leaves`."""
         return self.feature.leaves(name, rank + 1)
 
     def items_of(self, value: Any, path: str) -> Items:

@@ -74,7 +74,7 @@ class Fill:
     defaults: tuple[str, ...] = ()
 
     def nest(self, pick: Callable[[Any], Any] = return_unchanged) -> Nest:
-        """Returns `values` in the structure of the examples, as `stack` takes them; see `example_filler`."""
+        """Returns `values` as a nest in the structure of the examples, for `stack`; for `pick` see `example_filler`."""
         return self._nest_of(self.values, pick)
 
     def example_filler(self, pick: Callable[[Any], Any] = return_unchanged) -> Callable[[Any], Any]:
@@ -106,11 +106,24 @@ class Fill:
     def _replacer(
         self, values: Mapping[str, Any], pick: Callable[[Any], Any], replace: Callable[[Any, Any], Any]
     ) -> Callable[[Any], Any]:
-        """Returns the function that replaces the values of the named features; see `_build_replacer`."""
+        """Returns the function that replaces the values of the named features of an example or a batch.
+
+        Args:
+            values: feature name -> the second argument of `replace`; for {}, the function is `return_unchanged`.
+            pick: see `example_filler`.
+            replace: the function of (value in the example, value of `values`) that returns the new value.
+        """
         return _build_replacer(self._nest_of(values, pick), replace) if values else return_unchanged
 
     def _nest_of(self, values: Mapping[str, Any], pick: Callable[[Any], Any]) -> Nest:
-        """Returns values by name in the structure of the examples; None if it is unknown and there are no values."""
+        """Returns `pick(nest)` for the nest of values, such as {'a': {'b': 1, 'c': None}} for {'a/b': 1}.
+
+        Returns None if there are no values and the features are unknown.
+
+        Args:
+            values: feature name with slashes -> value; a feature without a value is None in the nest.
+            pick: converts the nest of all features to the structure of the examples; see `example_filler`.
+        """
         nest = _nest_by_feature(self.feature, values)
         return None if nest is None else pick(nest)
 
@@ -238,7 +251,7 @@ def describe_missing(feature: FeatureConnector) -> str:
     names: dict[str, list[str]] = {}
     for path, leaf in _iter_leaves(feature):
         if isinstance(leaf, Tensor) and not isinstance(leaf, Text) and leaf.may_be_missing:
-            names.setdefault(repr(default_fill(leaf.dtype)), []).append(_label(path))
+            names.setdefault(repr(default_fill(leaf.dtype)), []).append(_error_name(path))
     values = ", ".join(f"{value} ({', '.join(paths)})" for value, paths in names.items())
     return values and (
         f"missing values: None when iterated; in batches and frameworks {values}, unless fill= replaces them"
@@ -352,8 +365,8 @@ def _list_optional(optional: Mapping[str, Any]) -> str:
     return f"These may be missing: {names}" if names else "None of the features may be missing"
 
 
-def _label(path: str) -> str:
-    """Returns how an error names a feature; `path` is '' for whole examples."""
+def _error_name(path: str) -> str:
+    """Returns the name of a feature in errors: 'a.b' for the path 'a/b', and 'the examples' for ''."""
     return shown_name(path) or "the examples"
 
 
@@ -419,7 +432,7 @@ class Padding:
             return longest
         if longest[0] > length:
             raise FeatureValueError(
-                f"{_label(path)}: expected at most pad_length={length} items, got {longest[0]}. Truncate "
+                f"{_error_name(path)}: expected at most pad_length={length} items, got {longest[0]}. Truncate "
                 "them in map(), or give a greater length."
             )
         return (length, *longest[1:])
@@ -453,7 +466,7 @@ class Padding:
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
-            raise FeatureValueError(f"{_label(path)}: pad_value={value!r} does not fit {dtype}.")
+            raise FeatureValueError(f"{_error_name(path)}: pad_value={value!r} does not fit {dtype}.")
         return stored
 
 
@@ -529,7 +542,7 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
     lengths = {len(example) for example in examples}
     if len(lengths) > 1:
         raise FeatureValueError(
-            f"{_label(path)}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays from "
+            f"{_error_name(path)}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays from "
             "map(), which pad=True pads."
         )
     columns = enumerate(zip(*examples))
@@ -600,14 +613,15 @@ def _to_array(value: Any, path: str) -> NDArray[Any]:
             array = np.array(value, object)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FeatureValueError(
-            f"{_label(path)}: a {type(value).__name__} cannot be put in a batch ({error}). Return an array from map()"
+            f"{_error_name(path)}: a {type(value).__name__} cannot be put in a batch ({error}). "
+            "Return an array from map()"
         ) from None
     if array.dtype.hasobject:
         kinds = {type(item) for item in array.flat}
         if len(kinds) > 1 or not kinds <= {str, bytes}:
             names = " and ".join(sorted(kind.__name__ for kind in kinds))
             raise FeatureValueError(
-                f"{_label(path)}: expected numbers, texts or arrays in a {type(value).__name__}, got "
+                f"{_error_name(path)}: expected numbers, texts or arrays in a {type(value).__name__}, got "
                 f"{names}. Return an array from map()"
             )
     return array
@@ -691,7 +705,7 @@ def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
 def _raise_mixed_lists(path: str) -> NoReturn:
     """Raises the FeatureValueError of a batch with lists and arrays; `path` is the name of the feature."""
     raise FeatureValueError(
-        f"{_label(path)}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
+        f"{_error_name(path)}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
         "Bring them to one shape with map()."
     )
 
@@ -724,11 +738,11 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
     if not pad:
         two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
-            f"{_label(path)}: arrays of the shapes {two_shapes} cannot be put in one batch; "
+            f"{_error_name(path)}: arrays of the shapes {two_shapes} cannot be put in one batch; "
             "batch with pad=True, or convert them to one shape with map()."
         )
     if len({len(shape) for shape in shapes}) > 1:
-        raise FeatureValueError(f"{_label(path)}: arrays of different ranks cannot be padded: {shapes}.")
+        raise FeatureValueError(f"{_error_name(path)}: arrays of different ranks cannot be padded: {shapes}.")
     shape = padding.shape(arrays, path)
     dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
     first = next((array.flat[0] for array in arrays if array.size), b"")

@@ -175,7 +175,7 @@ class Tensor(Leaf):
         return TensorInfo(self.shape, self.dtype, **bounds)
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the tensor itself as the only leaf; for a dynamic shape, the leaves of its shape and its value."""
+        """Returns the leaf [(name, tensor, rank)]; for a dynamic shape, the leaves <name>/shape and <name>/value."""
         return self._build_dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
@@ -215,7 +215,10 @@ class Tensor(Leaf):
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'tensor', and a dict of dtype, encoding, shape, and other options that are set."""
+        """Returns ('tensor', {'dtype': ..., 'encoding': ..., 'shape': ...}), with further options that are set.
+
+        For example, ('tensor', {'dtype': 'int64', 'encoding': 'none', 'shape': {'dimensions': ['3']}}).
+        """
         bounds = {"minimum": self.minimum, "maximum": self.maximum}
         return "tensor", {
             "dtype": dtype_name(self.dtype),
@@ -397,7 +400,7 @@ class Scalar(Tensor):
 
 
 def _parse_options(content: Json) -> dict[str, Any]:
-    """Returns the optional arguments of `Tensor` and `Scalar` from their content in features.json."""
+    """Returns the arguments `encoding`, `minimum`, `maximum` and `optional` of `Tensor` from its `content_json`."""
     return {
         "encoding": content.get("encoding") or Encoding.NONE,
         "minimum": parse_int64(content.get("minimum")),
@@ -451,7 +454,7 @@ class Text(Tensor):
         return True
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'text' and an empty dict."""
+        """Returns ('text', {})."""
         return "text", {}
 
     @classmethod

@@ -41,12 +41,12 @@ class Translation(FeaturesDict):
         return sorted(self.features)
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'translation', and {'languages': language codes}."""
+        """Returns ('translation', {'languages': language codes})."""
         return "translation", drop_unset({"languages": self.languages})
 
     @classmethod
     def from_content(cls, content: Json, from_json: FromJson) -> Translation:
-        """Returns the Translation of `content`, the second value of `content_json`."""
+        """Returns the Translation of `content`, such as {'languages': ['de', 'en']}; see `content_json`."""
         return cls(content.get("languages", []))
 
 
@@ -122,7 +122,7 @@ class TranslationVariableLanguages(Wrapped):
         return lambda value: value
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'translation', and a dict of the language codes, if they are restricted."""
+        """Returns ('translation', {'variableLanguagesPerExample': True, 'languages': language codes, if any})."""
         return "translation", {"variableLanguagesPerExample": True, **drop_unset({"languages": self.languages})}
 
     @classmethod

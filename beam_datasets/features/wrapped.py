@@ -87,7 +87,7 @@ class Wrapped(FeatureConnector):
         return self.inner_connector().decoded()
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the leaves of the inner connector; see `FeatureConnector.leaves`."""
+        """Returns [(name, leaf, rank)] of the leaves of the inner connector; see `FeatureConnector.leaves`."""
         return self.inner_connector().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
@@ -116,7 +116,7 @@ class Wrapped(FeatureConnector):
         return self.inner_connector().stored()
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key and content of the inner connector in features.json."""
+        """Returns (key, content) of the inner connector in features.json."""
         return self.inner_connector().content_json()
 
 

@@ -405,7 +405,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return locations
 
     def find_rows(self, error: DuplicateKeyError) -> list[str]:
-        """Returns where the rows with the key of an error are, at most two; none if reading the files takes long."""
+        """Returns the locations of at most two rows with the key of an error, such as "/data/a.csv, line 7".
+
+        Returns [] if the error has no key, or if the files are too large to be searched.
+        """
         sort_key = error.sort_key
         if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []
@@ -476,7 +479,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             yield (other if is_other and other not in names else name), file
 
     def _types(self) -> dict[str, str]:
-        """Returns the types of the columns, as `features` takes them; without objects and lists of them."""
+        """Returns {column: type}, such as {'age': 'int64?'}, as `features` takes them; without objects."""
         return {name: str(field) for name, field in self._complete_fields.items() if "{" not in str(field)}
 
     @abc.abstractmethod

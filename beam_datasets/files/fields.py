@@ -467,7 +467,7 @@ def _override_inside(field: Field, specs: Mapping[str, str], may_add: bool, path
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
-    """Yields all reasons why the fields cannot be used as inferred."""
+    """Yields a clause with advice for each reason why inferred fields cannot be used; column name -> field."""
     stored = [path for name, field in fields.items() for path in stored_paths(field, name)]
     for name, field in fields.items():
         yield from (each.problem for each in _walk(field) if each.problem)
@@ -490,7 +490,10 @@ def stored_paths(field: Field, path: str) -> Iterator[str]:
 
 
 def _lost_lengths(field: Field, path: str) -> Iterator[str]:
-    """Yields a problem for each list whose items have no fields, because its length would not be stored."""
+    """Yields a clause with advice for each list in the field at `path` whose items have no fields.
+
+    The length of such a list would not be stored.
+    """
     if field.item is not None and not any(True for _ in stored_paths(field.item, path)):
         outer = path.partition("[]")[0]
         yield (

@@ -197,7 +197,14 @@ def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptio
 
 
 def _options_for(field: Field, path: str, *, dtype: str, channels: int) -> str:
-    """Returns the command-line options that give the images of a field this dtype and number of channels."""
+    """Returns the options of the command that give images this dtype and number of channels, such as "--channels 4".
+
+    Args:
+        field: the current type of the images.
+        path: path of the column, whose option is `--feature`; '' for an image folder.
+        dtype: dtype of the pixels.
+        channels: number of channels.
+    """
     if path:
         return advice(path, str(replace(field, dtype=dtype, channels=channels)))
     options = [f"--image_dtype {dtype}"] * (dtype != field.dtype) + [f"--channels {channels}"] * (

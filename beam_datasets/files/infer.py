@@ -337,7 +337,7 @@ def _majority(guess: Guess) -> set[str]:
 
 
 def _conflict(guess: Guess) -> str:
-    """Explains why the type of a column is unknown, with the count and the first example of each kind of values."""
+    """Returns the reason for the unknown type of a column, with the count and first example of each kind of values."""
     kinds = {kind: occurrence for kind, occurrence in guess.seen.items() if kind != "missing"}
     if not kinds:
         return "no row has a value, so its type is unknown"

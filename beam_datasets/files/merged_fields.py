@@ -95,7 +95,7 @@ class MergedColumn:
 
 
 def _type_text(field: Field) -> str:
-    """Returns the type of a field as text, for errors, without whether values may be missing."""
+    """Returns the type of a field for errors: that of the file, or "int64" also for an optional field, "int64?"."""
     return field.source or str(replace(field, optional=False))
 
 

@@ -112,7 +112,7 @@ def options_for(text: str, used: Numerals) -> str:
 
 
 def _options(required: Numerals, used: Numerals) -> str:
-    """Returns the options for separators, without those that are used already."""
+    """Returns the options of the command for the required separators that differ from the used: "--decimal ,"."""
     options = [] if required.decimal == used.decimal else [f"--decimal {required.decimal}"]
     options += [] if required.thousands == used.thousands else [f"--thousands {shlex.quote(required.thousands)}"]
     return " ".join(options)

@@ -119,6 +119,6 @@ def _read_file(file: InputFile) -> bytes:
 
 
 def _command_options(sound: SoundType) -> str:
-    """Returns the command-line options that request sounds of a type."""
+    """Returns the options of the command that request sounds of a type, such as "--sample_rate 16000"; '' for any."""
     rate = [] if sound.rate is None else [f"--sample_rate {sound.rate or 'any'}"]
     return " ".join([*rate, *([f"--dtype {sound.dtype}"] if sound.dtype else [])])

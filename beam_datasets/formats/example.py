@@ -142,7 +142,7 @@ def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
 
 
 def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
-    """Returns the map entry of a list of one value of bytes, or of packed numbers, with one copy of the payload.
+    """Returns the framed map entry of a list: of one value of bytes, or of packed numbers. Copies the payload once.
 
     Args:
         name: the name of the feature, in UTF-8.

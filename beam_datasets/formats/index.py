@@ -299,9 +299,9 @@ def _to_keys(keys: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _find_offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
-    """Returns the problem of invalid offsets, as a clause; None if they are valid.
+    """Returns the problem of invalid offsets, as a clause such as "the first record begins at byte 8, ..."; or None.
 
-    Valid offsets start at 0 and ascend by at least the size of the framing of a record.
+    Valid offsets start at 0 and ascend by at least the size of the framing of a record, 16 bytes.
     """
     if offsets[0] != 0:
         return f"the first record begins at byte {offsets[0]}, but must at 0"
@@ -316,12 +316,12 @@ def _find_offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
 
 
 def _find_keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
-    """Returns the problem of invalid keys, as a clause; None if they are valid.
+    """Returns the problem of invalid keys, as a clause such as "there are 3 records but 2 keys"; None if valid.
 
     Args:
         keys: the sort keys, of shape (number of keys, 16).
         n: the number of records, which must be the number of keys.
-        unsorted: whether the keys must not ascend; otherwise they must ascend strictly.
+        unsorted: whether some key must not be greater than the one before; otherwise keys must ascend strictly.
     """
     if len(keys) != n:
         return f"there are {n} records but {len(keys)} keys"

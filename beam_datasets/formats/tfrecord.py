@@ -408,7 +408,7 @@ def _find_data_problem(view: memoryview) -> str | None:
 
 
 def _compare_crc(computed_crc: int, stored: Buffer) -> str | None:
-    """Returns the problem of data with a wrong CRC, as a clause; None if the CRC is right.
+    """Returns the problem of data with a wrong CRC, "data CRC is 0x..., stored 0x.... ..."; None if it is right.
 
     Args:
         computed_crc: the masked CRC of the data.

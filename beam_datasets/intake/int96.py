@@ -104,7 +104,7 @@ def _list_lengths(lists: Any) -> list[int | None]:
 
 
 def _map_entries(maps: Any) -> tuple[Any, Any]:
-    """Returns two Arrow arrays: the keys, and the items, of all maps in an array that are not null."""
+    """Returns (keys, items), two Arrow arrays, of all maps in an array of maps; of none for a null."""
     import pyarrow as pa
 
     entries = maps.cast(pa.list_(pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)]))).flatten()

@@ -115,7 +115,7 @@ class _Rows:
 
 
 def _pages(stream: BinaryIO, chunk: ColumnChunk) -> Iterator[tuple[PageHeader, int]]:
-    """Yields the header and the byte offset of the content of the data pages of a column chunk."""
+    """Yields (header, byte offset of the content) of each data page of a column chunk."""
     position, remaining = chunk.start, chunk.num_values
     while remaining > 0:
         size = _HEADER_BYTES

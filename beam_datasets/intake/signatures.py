@@ -44,7 +44,7 @@ class Signature(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The format as a noun phrase: `an image (PNG)` with `advice`, otherwise `name`: `BMP`, `a zip archive`."""
+        """The format as a noun phrase: `an image (PNG)` for a format that has `advice`; else `name`, such as `BMP`."""
         if self.kind not in (IMAGE, SOUND) or not self.advice or self.name.startswith(("a ", "an ")):
             return self.name
         return f"{'an image' if self.kind == IMAGE else 'a sound'} ({self.name})"

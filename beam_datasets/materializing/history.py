@@ -179,7 +179,7 @@ def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
 
 
 def _find_half_removed(folder: str) -> list[str]:
-    """Returns the versions whose removal from an object store was not completed."""
+    """Returns the versions, such as "1.0.0", whose removal from an object store was not completed; [] on a disk."""
     marks = _mark_path(folder)
     names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
     return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]

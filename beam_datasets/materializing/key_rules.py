@@ -66,7 +66,7 @@ def common_rules(name: str, parts: Sequence[SelectedSplit], has_published: bool)
 
 
 def _format_rules(run: SortedRun) -> str:
-    """Returns the key rules of a run as text for errors, followed by its dataset and split."""
+    """Returns the key rules of a run for errors, such as "hashes of 'train', shuffled by 'a' (digits:1.0.0:train)"."""
     rules = [
         ("integer keys" if rule.split is None else f"hashes of {rule.split!r}")
         + "".join(f", shuffled by {salt!r}" for salt in rule.salts)

@@ -250,7 +250,7 @@ class KeyRanges:
         return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, keys_to_delete)
 
     def _open_blocks(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
-        """Returns a block of the records of a range for each shard, and the number of the run of each block."""
+        """Returns (a block of the records of a range for each shard, number of the run of each block)."""
         blocks: list[_ShardBlock] = []
         run_of, max_open = [], max(1, MAX_OPEN_SHARDS // tasks.num_threads())
         for run_number, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):

@@ -531,7 +531,10 @@ def blocks(
 
 
 def salt_of(reshuffle: str, run: int) -> str:
-    """Returns the salt of a run of a split. Salts of runs differ, so that equal keys of two runs become different."""
+    """Returns the salt of a run of a split: "a" for the salt "a" and run 0, "a+1" for run 1.
+
+    The salts of runs differ, so that equal keys of two runs become different.
+    """
     return f"{reshuffle}+{run}" if run else reshuffle
 
 

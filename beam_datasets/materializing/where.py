@@ -323,7 +323,7 @@ def _constant_text(node: Any) -> str | None:
 
 
 def _mark_position(expression: str, position: int) -> str:
-    """Returns the line of an expression with a mark below a place."""
+    """Returns the line of an expression that contains a position, and a second line "^ character 5" for position 4."""
     position = min(max(position, 0), len(expression))
     start = expression.rfind("\n", 0, position) + 1
     line = expression[start:].partition("\n")[0]

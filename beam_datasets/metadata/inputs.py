@@ -86,5 +86,8 @@ class Inputs:
 
 
 def _dotted_options(options: str | None) -> str:
-    """Returns options with dots in the names of fields of objects, where older versions wrote slashes; '' for None."""
+    """Returns options such as 'user/id', as older versions wrote fields of objects, with dots: 'user.id'; '' for None.
+
+    Every slash of the text is replaced, as the results are only compared.
+    """
     return (options or "").replace("/", ".")

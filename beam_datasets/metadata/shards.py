@@ -54,11 +54,14 @@ def choose_num_shards(
 ) -> int:
     """Returns the number of shards of a split, as large as the sizes allow.
 
-    A number fits if no shard would be smaller than `min_shard_size`, larger than `max_shard_size`, or empty. The result
-    is the largest power of two up to 1024 that fits; if more than 1024 shards are needed, the smallest multiple of 1024
-    that fits. If no such number fits, it is the largest number that fits. For the default sizes, these are the numbers
-    of TensorFlow Datasets, also if no number fits because examples are larger than `max_shard_size`: then 1 for splits
-    up to 1024 GiB, and otherwise the largest of these numbers that is at most the number of examples.
+    A number n fits if size // max_shard_size <= n <= size // min_shard_size, where `size` includes the framing. The
+    result is the largest power of two up to 1024 that fits and is at most `num_examples`. Otherwise it is
+
+    * 1, if all powers of two that fit are more than `num_examples`, or if no number above 1 fits;
+    * the largest number that fits, if no power of two fits;
+    * the smallest multiple of 1024 that fits, if more than 1024 shards are needed; see `_many_shards`.
+
+    The result is never more than `num_examples`. For the default sizes, it is the number of TensorFlow Datasets.
 
     Args:
         num_examples: number of examples of the split; 0 for 0 shards.
@@ -66,8 +69,8 @@ def choose_num_shards(
         min_shard_size: minimum size of a shard in bytes, at least 1.
         max_shard_size: maximum size of a shard in bytes, at least `min_shard_size`.
 
-    >>> choose_num_shards(50_000, 150 << 20), choose_num_shards(1_281_167, 137 << 30)
-    (2, 1024)
+    >>> choose_num_shards(50_000, 150 << 20), choose_num_shards(1_281_167, 137 << 30), choose_num_shards(10, 9 << 30)
+    (2, 1024, 1)
     """
     total = num_bytes + OVERHEAD_PER_EXAMPLE * num_examples
     min_shards, max_shards = total // max_shard_size, total // min_shard_size
@@ -83,6 +86,9 @@ def choose_num_shards(
 
 def _many_shards(min_shards: int, max_shards: int, num_examples: int) -> int:
     """Returns the number of shards if the sizes need more than 1024: if possible, a multiple of 1024.
+
+    With fewer examples than that, it is the largest multiple of 1024, or power of two below, of at most as many shards
+    as examples.
 
     Args:
         min_shards: number of shards of the maximum size.

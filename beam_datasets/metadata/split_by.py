@@ -345,5 +345,5 @@ class SplitByValue:
 
 
 def several(values: str | Sequence[str]) -> list[str]:
-    """Returns one text, or several, as a list."""
+    """Returns ["a"] for "a", and any other sequence as a list of `str`."""
     return [values] if isinstance(values, str) else list(map(str, values))

@@ -466,7 +466,7 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
 
 
 def _parse_item(item: str, expression: str) -> tuple[float, Unit]:
-    """Parses one limit of a slice, such as `10`, `10%` or `-1shard`, to its value and unit.
+    """Parses one limit of a slice to (value, unit): "10%" to (10, "%"); the units are "abs", "%" and "shard".
 
     Raises:
         SplitError: the limit is malformed, or outside [-2**62, 2**62].
@@ -657,7 +657,7 @@ class SubSplitInfo:
 
     @property
     def name(self) -> str:
-        """The expression as text."""
+        """The expression as text, such as 'train[:10]+test'."""
         return str(self.instruction)
 
     @property

@@ -85,7 +85,7 @@ class Owner:
 
     @property
     def text(self) -> str:
-        """The process, for messages."""
+        """The process, for messages: "process 4711 on host-a"."""
         return f"process {self.pid} on {self.host}"
 
     @property

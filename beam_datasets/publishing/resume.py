@@ -55,7 +55,7 @@ class Resumable:
 
     @property
     def digest(self) -> str:
-        """Identifies the fingerprint."""
+        """The first 32 hexadecimal digits of the SHA-256 of the fingerprint."""
         return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()[:32]
 
     def save(self, spill_dir: str) -> None:
@@ -159,7 +159,7 @@ def keeps_units(run: runs.Run, spill_dir: str) -> bool:
 
 
 def hint(spill_dir: str) -> str:
-    """Returns the command that continues a failed run, in words if it is not known."""
+    """Returns the command that continues a failed run; "the same command with --resume" if it is not known."""
     resumable = Resumable.load(spill_dir)
     return (resumable and resumable.command) or "the same command with --resume"
 

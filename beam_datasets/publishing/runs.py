@@ -65,7 +65,7 @@ class Run:
 
     @property
     def staging_dir(self) -> str:
-        """Directory in which the run puts its files together."""
+        """The directory in which the run puts its files together; see the function `staging_dir`."""
         return staging_dir(self.target, self.job)
 
     @property
@@ -165,7 +165,7 @@ class Decision:
 
 
 def utc(seconds: float) -> str:
-    """Returns a time, in seconds since the epoch, for messages."""
+    """Returns a time, in seconds since 1970, for messages: "2026-01-31 23:59:59 UTC"."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
@@ -184,7 +184,7 @@ def already_published(name: str, target: str) -> AlreadyPublishedError:
 
 
 def staging_dir(target: str, job: str) -> str:
-    """Returns the staging directory of a run that publishes `target`."""
+    """Returns the staging directory of a run: <parent of target>/incomplete.<job>_<name of target>."""
     return storage.join(storage.dirname(target), f"incomplete.{job}_{storage.basename(target)}")
 
 

@@ -373,7 +373,8 @@ class Dataset(ReadPlan, Frameworks):
         """Returns a stream of padded batches of examples of similar lengths; see `Stream.batch_by_length`.
 
         Args:
-            boundaries: ascending lengths, between which examples are batched together.
+            boundaries: ascending lengths; examples with lengths in [boundaries[i - 1], boundaries[i]) are batched
+                together.
             batch_sizes: number of examples in the batches of each range; one more than there are boundaries.
             length: the feature whose length counts, or a function from an example to its length.
             drop_remainder: whether to omit the smaller batches at the end of an epoch.

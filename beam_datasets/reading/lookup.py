@@ -48,7 +48,7 @@ class Lookup:
 
     @functools.cached_property
     def _runs_of_parts(self) -> list[tuple[tuple[KeyRule, ...], int, FileInstructions]]:
-        """For each part: the rules of the keys, the number of examples before it, and its runs."""
+        """(rules of the keys, number of examples of the slice before it, its file instructions) of each part."""
         stops = list(itertools.accumulate(num_examples for _, num_examples in self.parts))
         return [
             (rules, stop - num_examples, self.source.instructions.part(stop - num_examples, stop))

@@ -140,7 +140,7 @@ def mix(
 
 
 def _fingerprint_of(source: MixSource) -> dict[str, str]:
-    """Returns the fingerprint of a source."""
+    """Returns the fingerprint of a dataset or stream, {name of the fact: text}; see `checkpoint.fingerprint`."""
     if isinstance(source, Stream):
         return source._stream_fingerprint()
     return fingerprint(**source._identity, operations=source._operation.texts)

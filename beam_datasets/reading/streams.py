@@ -263,7 +263,7 @@ class Stream(ForeignOperators):
         return None if isinstance(self._base, ReadPlan) else self._base.unit
 
     def _stream_fingerprint(self) -> dict[str, str]:
-        """Returns the fingerprint of the base and the links; see `checkpoint.fingerprint`."""
+        """Returns the fingerprint of the base and the links, {name of the fact: text}; see `checkpoint.fingerprint`."""
         links = [link.text for link in self._links if link.text]
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
 

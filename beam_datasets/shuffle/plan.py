@@ -64,7 +64,7 @@ class Group:
 
     @property
     def text(self) -> str:
-        """The split and the shard as text, for errors."""
+        """The split and the shard for errors: "split 'train', shard 3 of 8"."""
         return f"split {self.split!r}, shard {self.shard} of {self.num_shards}"
 
 

@@ -193,7 +193,11 @@ class LookupTensor(Tensor):
 
 
 def _table_entries(table: Any) -> dict[Any, Any]:
-    """Returns the value of each element of a mapping, or its number in a sequence."""
+    """Returns {element: value} for a mapping, and {element: number} for a sequence; texts become UTF-8 bytes.
+
+    Raises:
+        TypeError: the table is neither, or a text.
+    """
     if isinstance(table, (str, bytes)) or not isinstance(table, (Mapping, Sequence)):
         raise TypeError(f"table must be a mapping, a sequence of names or have a method `lookup`, got {table!r}")
     pairs = table.items() if isinstance(table, Mapping) else ((name, number) for number, name in enumerate(table))

@@ -512,7 +512,7 @@ class DatasetDataProvider:
         self._go(saved_state.epoch, saved_state.position, copy.deepcopy(readers))
 
     def _fingerprint_of_reader(self) -> dict[str, str]:
-        """Returns the facts that determine the order; the names of the files as a hash."""
+        """Returns {'files', 'reader', 'num_readers', 'shuffle'}: the facts that determine the order, as texts."""
         names = "\n".join(storage.basename(path) for path in self._files)
         digest = hashlib.sha256(names.encode()).hexdigest()[:24]
         reader = self._dataset.reader

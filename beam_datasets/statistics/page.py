@@ -159,7 +159,11 @@ def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
 
 
 def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
-    """Returns the marks of a feature: missing, constant, identifier, or different between slices."""
+    """Returns the marks of a feature as HTML, such as <mark>3 missing in train</mark> or <mark>identifier</mark>.
+
+    Args:
+        feature_parts: name of a slice -> statistics of the feature in it; None for a slice without the feature.
+    """
     marks = []
     for name, feature in feature_parts.items():
         if feature is None:
@@ -195,7 +199,7 @@ def is_identifier(feature: dict[str, Any]) -> bool:
 
 
 def _facts(feature: dict[str, Any]) -> dict[str, str]:
-    """Returns the counts of a feature, as HTML."""
+    """Returns the counts of a feature as texts by their titles, such as {'values': '1,200', 'distinct': '10'}."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
     facts["distinct"] = distinct_text(feature)
@@ -273,7 +277,7 @@ def _plots(parts: Mapping[str, dict[str, Any] | None], example_url: Callable[[st
 
 
 def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
-    """Returns {number of the slice: (label, statistics of its values, or of its items, bytes, ... as `name` says)}."""
+    """Returns {index of a slice: (label, statistics)}; `name` selects those of its values, or of items, bytes, ...."""
     spreads = {
         index: (label, feature if name == "values" else feature[name])
         for index, (label, feature) in enumerate(parts.items())
@@ -285,7 +289,10 @@ def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int,
 
 
 def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
-    """Returns the labels or the most frequent values of all slices, in one table."""
+    """Returns an HTML table of the labels or the most frequent values of all slices; '' if there are none.
+
+    For the argument, see `_marks`.
+    """
     counts: dict[str, dict[int, int]] = {}
     for index, feature in enumerate(feature_parts.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
@@ -325,8 +332,7 @@ _NOTES = (
 
 
 def _drift(parts: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bool]:
-    """Returns the largest difference of shares between the first slice and another, and whether it is more than noise.
-
+    """Returns (largest difference of shares between the first slice and another, whether it is more than noise).
     The shares are the cumulative ones of the values, and those that are missing; None without two slices.
     """
     gaps = []
@@ -356,7 +362,7 @@ def _noise(counts: Sequence[int]) -> float:
 
 
 def _shares_of_values(feature: dict[str, Any]) -> dict[Any, float]:
-    """Returns the share of each label, or of each text where all are listed; empty for others."""
+    """Returns the share in [0, 1] of each label, by its number, or of each text if all are listed; otherwise {}."""
     if "labels" in feature:
         return {number: count / feature["values"] for number, _, count in feature["labels"]}
     if (

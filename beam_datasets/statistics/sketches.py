@@ -231,7 +231,7 @@ class DistinctValues:
 
 
 def _counter_indices(hashes: Codes, row: int) -> NDArray[Any]:
-    """Returns the index of the counter that belongs to each hash."""
+    """Returns the index in [0, COLUMNS) of the counter of each hash in row `row` of the table, in [0, ROWS)."""
     return (mixed(hashes ^ np.uint64(row << 56)) % np.uint64(COLUMNS)).astype(np.intp)
 
 
@@ -320,7 +320,7 @@ class Spread:
         return values_of(np.array([code], np.uint64), self.kind).tolist()[0]
 
     def mean_and_deviation(self) -> tuple[float, float]:
-        """Returns the mean and the population standard deviation of at least one number."""
+        """Returns (mean, population standard deviation) of at least one number."""
         unit = Fraction(1, 1 << UNIT) if self.kind == "f" else Fraction(1)
         mean = Fraction(self.total, self.count)
         variance = Fraction(self.squares, self.count) - mean**2

@@ -53,7 +53,7 @@ class LeafFeature:
 
     @property
     def path(self) -> str:
-        """The keys with slashes between."""
+        """The keys joined by slashes, such as 'box/a'."""
         return "/".join(self.keys)
 
     def is_below(self, path: str) -> bool:
@@ -133,7 +133,7 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
 
 
 def _kind_of_feature(feature: FeatureConnector) -> str:
-    """Returns `LABEL`, `IMAGE`, `FILE`, `TEXT` or `NUMBER`."""
+    """Returns `LABEL`, `IMAGE`, `FILE` (a sound that is stored as a file), `TEXT` or `NUMBER`."""
     if isinstance(feature, ClassLabel):
         return LABEL
     if feature.file_kind:

@@ -23,7 +23,7 @@ def constant_size(feature: dict[str, Any]) -> str:
 
 
 def value_text(value: Any, feature: Mapping[str, Any] | None = None) -> str:
-    """Returns a frequent value as one line: a text with visible line feeds and tabs, a number, or a bool.
+    """Returns a frequent value as one line: a text with signs for line feeds and tabs, "1,200", "0.25", or "True".
 
     Args:
         value: the value; that of a bool is 0 or 1.

@@ -109,7 +109,7 @@ class Expected:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings, one for each file."""
+        """The findings, at most one for each file."""
         return tuple(self._findings.values())
 
     @property
@@ -466,20 +466,20 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The file, and the byte and record in it."""
+        """The location for people, such as "digits-train.tfrecord-00000-of-00001, byte 1200 (record 7)"."""
         record = "" if self.record is None else f" (record {self.record})"
         return self.file if self.offset is None else f"{self.file}, byte {self.offset}{record}"
 
     @property
     def remedy(self) -> str:
-        """The advice for repairing it."""
+        """Advice on what to do, which depends on `kind`; see `REMEDIES`."""
         return REMEDIES[self.kind]
 
     def __str__(self) -> str:
         return f"{self.place}: {self.kind}: {self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the finding as JSON values."""
+        """Returns the attributes of the finding as a dict of JSON values, with `lost` as text and its `remedy`."""
         return asdict(self) | {"lost": None if self.lost is None else str(self.lost), "remedy": self.remedy}
 
     @classmethod

@@ -43,7 +43,7 @@ class Examination:
 
     @cached_property
     def shards(self) -> dict[str, ShardFacts]:
-        """The content of each shard, by its name."""
+        """{file name of a shard: facts about its content}."""
         return dict(zip(self.expected.filenames, self.facts))
 
     @cached_property
@@ -324,7 +324,13 @@ class _Shard:
             yield Finding(self._file_name + INDEX_SUFFIX, None, record, kind, message)
 
     def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
-        """Returns the problem of an index whose content is not the published one."""
+        """Returns the problem of an index whose CRC is not the published one, followed by its reasons, if known.
+
+        Args:
+            index: the facts of the index.
+            index_crc: CRC-32C of the index.
+            published: the published CRC-32C.
+        """
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
             reasons.append(self._difference(index, index.mismatch))
@@ -334,7 +340,7 @@ class _Shard:
         return f"its CRC-32C is {index_crc:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts, at: Mismatch) -> str:
-        """Returns the text about an index that does not fit its shard.
+        """Returns a clause about an index that does not fit its shard, such as "it has 9 records, but the shard ...".
 
         Args:
             index: the facts of the index.

@@ -185,7 +185,10 @@ class RecordChecks:
         return problems_by_record
 
     def _damaged_files(self, records: list[bytes]) -> Iterator[tuple[int, str]]:
-        """Yields the damages that `files` finds, without records that do not fit the features."""
+        """Yields (index of the record, problem) of each damaged file that `files` finds in records.
+
+        Records that do not fit the features are left out; another check reports them.
+        """
         assert self.files is not None
         try:
             yield from list(self.files(records))
@@ -435,5 +438,5 @@ def _strip_path(path: str, error: Exception) -> str:
 
 
 def _without_advice(message: str) -> str:
-    """Returns a message without the advice at its end, as a finding has its remedy."""
+    """Returns a message up to ". The file is damaged" or a similar sentence: a finding has its own advice."""
     return re.split(r"\. The (?:file|index) is (?:damaged|cut off)[;:]", message)[0]

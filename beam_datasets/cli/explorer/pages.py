@@ -79,7 +79,7 @@ class Catalogue:
         return opened(self.directory or catalog.find_dataset_dir(name, self.root))
 
     def index(self) -> dict[str, Any]:
-        """Returns the versions by dataset, and the errors of those that cannot be read."""
+        """Returns {'root': data_dir, 'datasets': a dict of facts, or of its error, for each version}."""
         names = [self.only] if self.only else catalog.list_datasets(self.root)
         versions = [one for name in names if not self.directory for one in list_dataset(name, self.root)]
         versions += [listed(self.only, self.directory)] if self.directory else []
@@ -122,7 +122,9 @@ class Catalogue:
 
 
 def _slice_parts(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
-    """Returns the parts of a slice that contain some positions of it.
+    """Returns the parts of a slice, cut to the examples at positions `rows` of it.
+
+    For the parts [0, 10) and [20, 30) of a split and the positions [5, 12), they are [5, 10) and [20, 22).
 
     Args:
         parts: all parts of the slice, in order.
@@ -140,7 +142,7 @@ def _slice_parts(parts: Iterable[AbsoluteInstruction], rows: range) -> list[Abso
 
 
 def default_slice(published: ReadOnlyBuilder) -> str:
-    """Returns the first split."""
+    """Returns the name of the first split; 'train' for a dataset without splits."""
     return next(iter(published.info.splits), "train")
 
 
@@ -366,7 +368,7 @@ def _value_to_text(value: Any, leaf: FeatureConnector) -> dict[str, Any]:
 
 
 def decoded(value: bytes | str) -> str:
-    """Returns a text, with escapes for bytes that are not UTF-8."""
+    r"""Returns a text; bytes are decoded as UTF-8, with escapes such as "\xff" for those that are not."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 

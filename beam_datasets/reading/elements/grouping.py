@@ -62,7 +62,7 @@ class ByLength(Grouping):
 
     @property
     def text(self) -> str:
-        """The operation and its options, as fingerprints contain them."""
+        """The operation in fingerprints, such as "batch_by_length([10], [8, 4], length=text)"."""
         by = f", length={self.length}" if isinstance(self.length, str) else ""
         drop = ", drop_remainder=True" if self.drop_remainder else ""
         return f"batch_by_length({list(self.boundaries)}, {list(self.sizes)}{by}{drop})"
@@ -168,7 +168,7 @@ class Packed(Grouping):
 
     @property
     def text(self) -> str:
-        """The operation and its options, as fingerprints contain them."""
+        """The operation in fingerprints, such as "pack({'text': 512}, num_bins=8, overlong=error)"."""
         return f"pack({dict(self.lengths)}, num_bins={self.num_bins}, overlong={self.overlong})"
 
     @property
@@ -281,7 +281,7 @@ class Chunked(Dividing):
 
     @property
     def text(self) -> str:
-        """The operation and its options, as fingerprints contain them."""
+        """The operation in fingerprints, such as "chunk(512, ['text'])"."""
         overlap = f", overlap={self.overlap}" if self.overlap else ""
         return f"chunk({self.max_length}, {list(self.names)}{overlap})"
 

@@ -76,7 +76,7 @@ class Cut(Counting):
 
     @property
     def text(self) -> str:
-        """The description of this link in a fingerprint."""
+        """The description of this link in a fingerprint: "[10:20]", or "[10:]" without an end."""
         return f"[{self.start}:{'' if self.stop is None else self.stop}]"
 
     def keeps(self, number: int) -> bool:
@@ -147,7 +147,7 @@ class Batched(Grouping):
 
     @property
     def text(self) -> str:
-        """The description of this link in a fingerprint."""
+        """The description of this link in a fingerprint, such as "batch(8, drop_remainder=True)"."""
         return f"batch({self.size}{', drop_remainder=True' if self.drop_remainder else ''})"
 
     @property

@@ -708,14 +708,15 @@ class Program:
         return cls(first.one, first.many, finish)
 
     def run(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
-        """Yields lists of elements; the caller applies `finish` to each of them.
+        """Yields lists of elements of the first transform, in order; the caller applies `finish` to each element.
 
-        If an item does not decode, the items of its block are decoded one by one, so that all good ones before it are
-        yielded, and the error is raised at the item.
+        An executor chooses the sizes of the lists. Without an executor and `decode_block`, the blocks are yielded
+        unchanged. If an item does not decode, the items of its list are yielded one by one, and the error is raised at
+        the item.
 
         Args:
             blocks: blocks of items, in order.
-            counts: number of items to decode at once, for each list.
+            counts: number of items in each list that is decoded at once, for `decode_block`.
         """
         if self.executor is not None:
             yield from self.executor.run(blocks)

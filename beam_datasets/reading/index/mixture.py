@@ -179,7 +179,7 @@ class Schedule:
         return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns the source of each position, and the position in that source."""
+        """Returns (index of the source of each position, position in that source), two arrays like `positions`."""
         sources, indices = np.empty_like(positions), np.empty_like(positions)
         for number, mask in self._parts(positions):
             sources[mask], in_pattern = self.patterns[number].at(positions[mask] - self.starts[number])
