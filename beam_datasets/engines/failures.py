@@ -32,15 +32,18 @@ _RECORD = re.compile(r"(?P<path>.+?), byte (?P<offset>\d+)(?: \(record (?P<recor
 _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 ENDED_EARLY = "a worker process ended before it had connected"
 """Beginning of the error of a worker pool about a worker that has ended before the runner has seen it."""
+DIED = "a worker process died"
+"""Beginning of the answer of a worker pool to the instructions for a dead worker; the process and the cause follow."""
 NOT_PUBLISHED = "nothing was published"
 _WORKER_LOST = (
-    ENDED_EARLY,
-    "Channel closed prematurely",
     "exited with return code",
-    "CANCELLED: client cancelled",  # Flink, and in a restart:
-    "call already cancelled",
     "SDK worker disconnected",  # Prism; and what it says where it was just about to send it something:
     "panic in stage.Execute bundle processing goroutine: send on closed channel",
+)
+_CONNECTION_LOST = (  # Flink; the last one also in a restart
+    "Channel closed prematurely",
+    "CANCELLED: client cancelled",
+    "call already cancelled",
 )
 _NO_POOL, _GRPC = "java.net.ConnectException", "io.grpc."
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
@@ -188,12 +191,22 @@ def _engine_error(text: str) -> GenerationError | None:
             "the JobManager does not know the job",
             "It has been started again, and without high availability its jobs end with it.",
         )
-    if any(words in text for words in _WORKER_LOST):
+    if problem := _describe_dead_worker(text):
         return _build_unpublished_error(
-            "a worker process died (killed, or out of memory)",
-            "Run it again, with fewer worker processes (--num_workers) if memory was short.",
+            problem, "Run it again, with fewer worker processes (--num_workers) if memory was short."
         )
     return None
+
+
+def _describe_dead_worker(text: str) -> str:
+    """Returns which worker process an engine's error says to have died, as far as it does; '' for another error."""
+    if died := re.search(rf"{DIED}: [^\n]*", text):
+        return died[0]
+    if early := re.search(rf"{ENDED_EARLY}(: [^\n]*)", text):
+        return f"{DIED} before it had connected{early[1]}"
+    if any(words in text for words in _CONNECTION_LOST):
+        return f"{DIED} (killed, or out of memory; the output of its worker pool names it)"
+    return f"{DIED} (killed, or out of memory)" if any(words in text for words in _WORKER_LOST) else ""
 
 
 def _build_unpublished_error(problem: str, advice: str | None = None) -> GenerationError:

@@ -5,8 +5,8 @@
 The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
 worker pool in four ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
 the command `python`; they are forked from a process that has imported Beam and this package, which would take seconds;
-and a runner gets its answer when the worker has connected to it or has ended. (Flink's runner would wait forever for a
-worker that has ended.)
+and a runner gets its answer when the worker has connected to it or has ended (Flink's runner would wait forever for a
+worker that has ended), by the relay of `worker_relay`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent import futures
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -30,13 +30,13 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.engines.checks import JOB, LOG_LEVEL, VERSIONS, version_problem, versions
-from beam_datasets.engines.failures import ENDED_EARLY
 from beam_datasets.engines.worker_logging import send_logs
 from beam_datasets.engines.worker_output import WorkerStream
+from beam_datasets.engines.worker_relay import WorkerRelay
 from beam_datasets.frames import is_authors
 
 HOST = "127.0.0.1"
-PRELOADED = ["beam_datasets.engines.harness"]
+PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.engines.worker_logging"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
@@ -67,48 +67,50 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if problem := version_problem(request.params.get(VERSIONS, "")):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
             return beam_fn_api_pb2.StartWorkerResponse(error=problem)
-        endpoints = request.control_endpoint.url, request.worker_id, request.logging_endpoint.url
-        news, writer = self._context.Pipe(duplex=False)
+        relay = WorkerRelay(request.control_endpoint.url, request.worker_id)
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.
             target=work,
-            args=(*endpoints, dict(request.params), writer),
+            args=(relay.url, request.worker_id, request.logging_endpoint.url, dict(request.params)),
             name=request.worker_id,
             daemon=False,
         )
         try:
-            with writer:
-                worker.start()
+            worker.start()
         except (OSError, EOFError) as error:  # the process that forks may have been killed
-            news.close()
+            relay.close()
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
         key = context.peer(), request.worker_id  # two task managers may choose the same name
         self._workers[key] = worker
-        threading.Thread(target=self._await_end, args=(key, worker), daemon=True).start()
-        with news:
-            if _has_connected(news):
-                return beam_fn_api_pb2.StartWorkerResponse()
-        return beam_fn_api_pb2.StartWorkerResponse(error=f"{ENDED_EARLY}: {request.worker_id} (pid {worker.pid})")
+        threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
+        if problem := relay.problem.result():
+            relay.close()
+        return beam_fn_api_pb2.StartWorkerResponse(error=problem)
 
-    def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
+    def _await_end(self, key: tuple[str, str], worker: ForkServerProcess, relay: WorkerRelay) -> None:
         """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.
 
         The runner may close the connection, or request the end on another connection. Only this thread reads the exit
         code, because it can be read only once.
         """
         wait([worker.sentinel])
-        self._workers.pop(key, None)
+        cause = _cause(worker.exitcode or 0)
+        if self._workers.get(key) is worker:
+            del self._workers[key]
+            relay.end(f" (pid {worker.pid} on {socket.gethostname()}): {cause}")
+        else:  # the runner or the pool has stopped it
+            relay.close()
         if worker.exitcode not in (0, -signal.SIGTERM):
-            _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, _cause(worker.exitcode or 0))
+            _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, cause)
 
     def close(self) -> None:
         """Ends all workers."""
         workers = list(self._workers.values())
+        self._workers.clear()
         for worker in workers:
             worker.terminate()
         for worker in workers:
             _stop_worker(worker)
-        self._workers.clear()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Ends a worker at the request of the runner; does nothing for an unknown worker.
@@ -121,14 +123,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if worker is not None:  # otherwise it ends when the runner closes the connection
             _stop_worker(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
-
-
-def _has_connected(news: Connection) -> bool:
-    """Returns whether a worker reports that it has connected to the runner; False if it has ended before."""
-    try:
-        return bool(news.recv())
-    except EOFError:
-        return False
 
 
 def _cause(exit_code: int) -> str:
@@ -151,33 +145,22 @@ def _stop_worker(worker: ForkServerProcess) -> None:
         wait([worker.sentinel])
 
 
-def work(
-    control: str,
-    worker_id: str,
-    logs: str = "",
-    params: Mapping[str, str] | None = None,
-    connected: Connection | None = None,
-) -> None:
-    """Works for the runner at this address until it ends the connection, or the channel of its data breaks.
+def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str] | None = None) -> None:
+    """Works for the runner until it ends the connection, or the channel of its data breaks.
 
     Args:
-        control: address of the runner's control service.
+        control: address of the control service of the runner or of a relay.
         worker_id: id of this worker.
         logs: address of the runner's logging service; '' for none.
         params: parameters of the request; see `checks.send_parameters`.
-        connected: gets True when the runner's control service has accepted a connection.
     """
-    from beam_datasets.engines.harness import Harness
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     parameters = params or {}
     send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
     _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data
-    harness = Harness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1)
-    if connected is not None:
-        with connected:
-            connected.send(True)
-    harness.run()
+    SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
 
 
 def _end_without_data(exception: threading.ExceptHookArgs) -> None:

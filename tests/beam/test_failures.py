@@ -87,6 +87,16 @@ def test_versions_that_a_worker_pool_has_compared():
     )
 
 
+def test_a_worker_that_has_died_is_named():
+    """The relay of its pool answers with the process and the signal; Flink adds its own words around it."""
+    died = "a worker process died: 1-2 (pid 7 on host): signal 9 (SIGKILL), as the system does when memory is short"
+    text = f"java.lang.RuntimeException: Error received from SDK harness for instruction 5: {died}\n\tat A.b(A)"
+    text += "\nSuppressed: java.lang.IllegalStateException: call already cancelled"
+    made = reason(RuntimeError(text))
+    assert made.problem == died
+    assert str(made).startswith(f"{died}; nothing was published")
+
+
 def test_a_job_server_that_beam_cannot_download():
     address = "https://repository/beam-runners-flink-2.2-job-server-2.77.0.jar"
     text = str(reason(RuntimeError(f"Unable to fetch remote job server jar at {address}: HTTP Error 404: Not Found.")))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
@@ -53,18 +53,23 @@ def ask(port: int, kind: str, worker: str, runner: str = "") -> Any:
 class FailingStage(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_grpc.BeamFnDataServicer):
     """A runner as Beam's in Java: it looks at the answer once the worker has opened its connection for elements.
 
+    Args:
+        prepare: called when the worker has connected, before it gets the stage.
+
     Attributes:
         port: of this server.
         connected: set once the connection is open.
         error: of the answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prepare: Callable[[], object] = lambda: None) -> None:
+        self._prepare = prepare
         self.port = 0
         self.connected, self.ended = threading.Event(), threading.Event()
         self.error = ""
 
     def Control(self, request_iterator: Any, context: Any) -> Iterator[Any]:
+        self._prepare()
         stage = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id="stage")
         yield beam_fn_api_pb2.InstructionRequest(instruction_id="1", process_bundle=stage)
         answer = next(request_iterator)
@@ -90,19 +95,46 @@ class FailingStage(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_g
         yield
 
 
-def test_an_error_before_the_first_element_is_answered(pool: tuple[subprocess.Popen[str], int]) -> None:
-    """Such as a package that is not installed; Beam's runners in Java would wait for three minutes before they look."""
-    server, stage = grpc.server(futures.ThreadPoolExecutor(8)), FailingStage()
+@contextlib.contextmanager
+def serving(stage: FailingStage) -> Iterator[str]:
+    """Runs the services of a runner until the context ends; yields their address."""
+    server = grpc.server(futures.ThreadPoolExecutor(8))
     beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(stage, server)
     beam_fn_api_pb2_grpc.add_BeamFnDataServicer_to_server(stage, server)
     stage.port = server.add_insecure_port("localhost:0")
     server.start()
     try:
-        assert not ask(pool[1], "start", "1-1", f"localhost:{stage.port}").error
-        assert stage.ended.wait(WORKER_SECONDS)
+        yield f"localhost:{stage.port}"
     finally:
         server.stop(None).wait()
+
+
+def test_an_error_before_the_first_element_is_answered(pool: tuple[subprocess.Popen[str], int]) -> None:
+    """Such as a package that is not installed; Beam's runners in Java would wait for three minutes before they look."""
+    stage = FailingStage()
+    with serving(stage) as address:
+        assert not ask(pool[1], "start", "1-1", address).error
+        assert stage.ended.wait(WORKER_SECONDS)
     assert "Traceback" in stage.error
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_before_its_first_stage_is_answered(pool: tuple[subprocess.Popen[str], int]) -> None:
+    """It opens no connection for elements, so Beam's runners in Java would wait for three minutes."""
+    victims = []
+
+    def kill_worker() -> None:
+        [victim] = workers_of(pool[0])
+        os.kill(victim, signal.SIGKILL)
+        victims.append(victim)
+
+    stage = FailingStage(kill_worker)
+    with serving(stage) as address:
+        assert not ask(pool[1], "start", "1-1", address).error
+        assert stage.ended.wait(WORKER_SECONDS)
+    process = f"1-1 (pid {victims[0]} on {socket.gethostname()})"
+    killed = "signal 9 (SIGKILL), as the system does when memory is short"
+    assert stage.error == f"a worker process died: {process}: {killed}"
 
 
 class Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
@@ -134,6 +166,11 @@ def processes_below(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def workers_of(pool: subprocess.Popen[str]) -> set[int]:
+    """Returns the worker processes of a pool, which its server of forks has started."""
+    return set().union(*map(processes_below, processes_below(pool.pid)))
 
 
 def gone(pids: set[int]) -> bool:
@@ -212,8 +249,7 @@ def test_a_worker_that_was_killed_is_reported(pool: tuple[subprocess.Popen[str],
     process, port = pool
     with runner() as control:
         assert not ask(port, "start", "1-1", control).error
-        servers = processes_below(process.pid)
-        [worker] = set().union(*map(processes_below, servers))
+        [worker] = workers_of(process)
         os.kill(worker, signal.SIGKILL)
         assert gone({worker})
         time.sleep(0.5)
