@@ -24,7 +24,7 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermis
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.names import DatasetName, check_config_name
-from beam_datasets.metadata.version import Version, VersionOrStr, choose_version
+from beam_datasets.metadata.version import Version, VersionOrStr, choose_version, is_requested
 
 if TYPE_CHECKING:
     from beam_datasets.features import FeatureConnector
@@ -180,18 +180,37 @@ def find_dataset_dir(
         directory = _canonical(instance, root)
         warn_of_higher(instance, root)
         return directory
-    if config is None and not list_versions(parsed_name.name, data_dir=root):
+    version_dir = _find_version(_dataset_path(root, parsed_name.name, config), version)
+    if version_dir is None and config is None and not list_versions(parsed_name.name, data_dir=root):
         config = default_config(parsed_name.name, root)
-    folder = _dataset_path(root, parsed_name.name, config)
-    exact = storage.join(folder, str(version))
-    if Version.is_valid(version) and is_published(exact):
-        return exact
+        if config is not None:
+            version_dir = _find_version(_dataset_path(root, parsed_name.name, config), version)
+    if version_dir is not None:
+        return version_dir
     versions = list_versions(parsed_name.name, config, data_dir=root)
     if not versions:
         raise _not_found(parsed_name.name, config, root)
-    return storage.join(
-        folder, str(choose_version(version, versions, of=f"{_join_config(parsed_name.name, config)} in {root}"))
-    )
+    chosen = choose_version(version, versions, of=f"{_join_config(parsed_name.name, config)} in {root}")
+    return storage.join(_dataset_path(root, parsed_name.name, config), str(chosen))
+
+
+def _find_version(folder: str, requested: VersionOrStr | None) -> str | None:
+    """Returns the directory of the highest published version in a folder that matches a request; None if none does.
+
+    Looks whether a version is published only until one is, as each look may be a request to a store.
+
+    Args:
+        folder: directory of a dataset or of a config.
+        requested: a version, a pattern, or 'latest' or None for any version.
+    """
+    exact = storage.join(folder, str(requested))
+    if Version.is_valid(requested) and is_published(exact):
+        return exact
+    for version in reversed(_list_version_dirs(folder)):
+        directory = storage.join(folder, str(version))
+        if is_requested(version, requested) and _unless_denied(is_published, directory):
+            return directory
+    return None
 
 
 def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
@@ -397,11 +416,14 @@ def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
         folder: the directory.
         above: returns only higher versions than this one; None for all.
     """
+    versions = [version for version in _list_version_dirs(folder) if above is None or above < version]
+    return [version for version in versions if _unless_denied(is_published, storage.join(folder, str(version)))]
+
+
+def _list_version_dirs(folder: str) -> list[Version]:
+    """Returns the versions after which entries of a directory are named, published or not, lowest first."""
     names = storage.list_dir(folder) if storage.is_dir(folder) else []
-    versions = [Version(name) for name in names if Version.is_valid(name) and str(Version(name)) == name]
-    if above is not None:
-        versions = [version for version in versions if above < version]
-    return sorted(version for version in versions if _unless_denied(is_published, storage.join(folder, str(version))))
+    return sorted(Version(name) for name in names if Version.is_valid(name) and str(Version(name)) == name)
 
 
 def list_published(name: str, data_dir: DataDir = None) -> list[str]:

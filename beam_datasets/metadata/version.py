@@ -227,6 +227,15 @@ class BlockedVersions:
         return IsBlocked(reason is not None, reason and (message or f"{subject} is blocked."))
 
 
+def is_requested(version: Version, requested: VersionOrStr | None) -> bool:
+    """Returns whether a version matches a request: a version, a pattern, or 'latest' or None for any version.
+
+    Raises:
+        ValueError: the request is neither a version nor a pattern.
+    """
+    return requested is None or str(requested) in LATEST or version.match(requested)
+
+
 def choose_version(
     requested: VersionOrStr | None,
     available: Iterable[VersionOrStr],
@@ -251,11 +260,9 @@ def choose_version(
         ValueError: the request is neither a version nor a pattern.
     """
     versions = sorted({Version(version) for version in available})
-    if requested is None or str(requested) in LATEST:
-        fitting, description = versions, "version"
-    else:
-        fitting, description = [version for version in versions if version.match(requested)], f"version {requested}"
+    fitting = [version for version in versions if is_requested(version, requested)]
     if not fitting:
+        description = "version" if requested is None or str(requested) in LATEST else f"version {requested}"
         versions_text = ", ".join(map(str, versions)) or "none"
         raise DatasetNotFoundError(
             f"{of} has no {description}; {origin}: {versions_text}.",

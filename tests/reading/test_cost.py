@@ -5,6 +5,7 @@ import gc
 import inspect
 import json
 import os
+import shutil
 import threading
 import tracemalloc
 from pathlib import Path
@@ -36,6 +37,27 @@ def test_opening_reads_three_files(write: Any, monkeypatch: pytest.MonkeyPatch) 
         ("read_bytes", "features.json"),
         ("read_bytes", "manifest.json"),
     ]
+
+
+@pytest.mark.parametrize(
+    "name, version", [("counted", "1.2.0"), ("counted:1.1.*", "1.1.0"), ("counted:latest", "1.2.0")]
+)
+def test_a_name_is_found_by_one_list_of_its_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: str
+) -> None:
+    """It looks at no version below the one that is read, and at those above only until one is published."""
+    tree = features.FeaturesDict({"n": np.int64})
+    directory = build(tmp_path, tree, {"train": [(0, {"n": 2})]}, name="counted")
+    for number in ("1.1.0", "1.2.0"):
+        shutil.copytree(directory, tmp_path / "counted" / number)
+    (tmp_path / "counted" / "1.3.0").mkdir()  # is not published
+    calls = Storage(monkeypatch)
+    assert Path(bd.builder(name, data_dir=tmp_path).dataset_dir).name == version
+    unpublished = [("exists", "dataset_info.json")] * (not name.endswith("*"))
+    published = [("exists", "dataset_info.json"), ("exists", "features.json")]
+    opened = [("read_bytes", f"{file}.json") for file in ("manifest", "dataset_info", "features")]
+    looked = [("is_dir", "counted"), ("list_dir", "counted"), *unpublished, *published]
+    assert [call for call in calls.calls if call[0] != "normalize"] == [*looked, *opened]
 
 
 def test_code_opens_what_it_published_by_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
