@@ -109,7 +109,7 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def _hint(name: str) -> str:
-    """Returns what to write instead of a name that this package lacks; '' if nothing is known of it."""
+    """Returns a hint for a name that this package lacks, such as "Use `bd.errors.SplitError`."; '' for none."""
     from beam_datasets.advice import instead_of
     from beam_datasets.errors import did_you_mean
 

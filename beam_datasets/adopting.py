@@ -170,7 +170,11 @@ def _make_identity(
 
 
 def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> str:
-    """Returns the template that names a split's files where they are."""
+    """Returns the template of the names of a split's files, relative to the data_dir; see `FilenameTemplate`.
+
+    Raises:
+        InputError: no template describes the names.
+    """
     template = files.template(split, identity.name, identity.data_dir)
     if template is None:
         paths = files.splits[split]
@@ -182,7 +186,16 @@ def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> s
 
 
 def _check_free(directory: str, *, new: bool) -> None:
-    """Checks that a dataset can be made in a directory."""
+    """Checks that a dataset can be made in a directory.
+
+    Args:
+        directory: the directory.
+        new: whether the directory is created; otherwise it has the files, and must have no metadata.
+
+    Raises:
+        StorageError: a directory to create is not local.
+        AlreadyPublishedError: the directory contains metadata or, if it is to be created, any file.
+    """
     if new and storage.is_remote(directory):
         raise StorageError(f"{directory} is not local: adopt() makes directories on local disks only; upload it after.")
     names = storage.list_dir(directory) if storage.is_dir(directory) else []
@@ -420,7 +433,10 @@ class BareFiles:
         return "/".join(common) or "/"
 
     def template(self, split: str, dataset: str, directory: str) -> str | None:
-        """Returns the template of the names of a split's files, relative to a directory; None if there is none."""
+        """Returns the template of the names of a split's files, relative to `directory`; None if none describes them.
+
+        `dataset` is the dataset's name, which the template may contain as a variable.
+        """
         names = [path[len(directory.rstrip("/")) + 1 :] for path in self.splits[split]]
         for template in _possible_templates(names[0], len(names)):
             try:

@@ -335,7 +335,7 @@ _UNEXPECTED = "got an unexpected keyword argument"  # as `inspect.Signature.bind
 
 
 def _problem_of_call(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Returns why a function cannot be called with these arguments; '' if it can."""
+    """Returns Python's error text for a call with these arguments, "missing a required argument: 'n'"; '' for none."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -366,7 +366,7 @@ def latest(name_or_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def _no_version(directory: str) -> str:
-    """Returns the error text about a directory that does not contain a version."""
+    """Returns the error text "<directory> is not the directory of a version: ..."; see `explain_unpublished`."""
     return f"{directory} is not the directory of a version: {explain_unpublished(directory)}"
 
 
@@ -452,7 +452,10 @@ def published_versions_text(name: str, root: str) -> str:
 
 
 def explain_unpublished(directory: str) -> str:
-    """Returns text for an error: why a directory is not a published version, and which versions are near it."""
+    """Returns a clause such as "it has no dataset_info.json." or "the directory does not exist.", for errors.
+
+    The versions that are near the directory follow; see `versions_near`.
+    """
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
     lacks = "the directory does not exist" if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
@@ -579,7 +582,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
 
 
 def _advise_root_above(name: str, root: str) -> str:
-    """Returns the sentence that names the data_dir, with a space before it, if `root` is a directory of the dataset."""
+    """Returns " This is the directory of a dataset: give the one above, ..." if `root` is one of `name`; else ''."""
     parent = _root_above(name, root)
     return parent and f" This is the directory of a dataset: give the one above, data_dir={parent!r} (--data_dir)."
 

@@ -103,6 +103,6 @@ def framework(module: str, *, needed_by: str, name: str, extra: str) -> ModuleTy
 
 
 def _describe_import_error(error: ImportError, package: str) -> str:
-    """Returns why a package cannot be imported, for a message; '' if it is not installed."""
+    """Returns " (the installed one cannot be imported: <error>)" for a message; '' if a package is not installed."""
     is_missing = isinstance(error, ModuleNotFoundError) and error.name == package
     return "" if is_missing else f" (the installed one cannot be imported: {error})"

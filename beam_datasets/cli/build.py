@@ -400,7 +400,7 @@ def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) 
 
 
 def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
-    """Returns an estimate of a run's resources, for people."""
+    """Returns the text of `build --dry_run`: an estimate of a run's resources, from samples of its source."""
     from beam_datasets.beam.generate import units_of
     from beam_datasets.engines.engine import unused_pipeline
 

@@ -211,7 +211,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
 
 
 def _image_to_file(data: bytes, feature: FeatureConnector) -> bytes:
-    """Returns the file of an image, or for one of floats a picture of them."""
+    """Returns the content of an image's file; for an image of float32, a PNG in which they can be seen."""
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data
     file = io.BytesIO()

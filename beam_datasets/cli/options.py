@@ -234,7 +234,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _engine_note(self, unknown: Sequence[str]) -> str:
-        """Returns where this command runs, and what to do on an engine, if --runner is among the unknown arguments."""
+        """Returns a sentence on where this command runs if --runner is among the unknown arguments; otherwise ''."""
         if "--runner" not in {arg.partition("=")[0] for arg in unknown}:
             return ""
         name = self.prog.rpartition(" ")[2]
@@ -327,21 +327,21 @@ def size_in_bytes(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """Returns the integer in a text, with the error of an option."""
+    """Returns the integer in a text; raises an ArgumentTypeError for any other text."""
     with contextlib.suppress(ValueError):
         return int(text)
     raise argparse.ArgumentTypeError(f"expected a whole number, such as 8, got {text!r}")
 
 
 def number(text: str) -> float:
-    """Returns the number in a text, with the error of an option."""
+    """Returns the number in a text; raises an ArgumentTypeError for any other text."""
     with contextlib.suppress(ValueError):
         return float(text)
     raise argparse.ArgumentTypeError(f"expected a number, such as 0.5, got {text!r}")
 
 
 def comma_separated(text: str) -> list[str]:
-    """Returns the names in a text with commas."""
+    """Returns the names in a text with commas, without outer spaces: ['a', 'b'] for "a, b"."""
     return [name.strip() for name in text.split(",")]
 
 
@@ -369,7 +369,13 @@ def read_storage_options(path: str) -> dict[str, Any]:
 
 
 def storage_options(name: str, store: str, *, dest: str = "") -> Option:
-    """Returns the option for the options of a store, such as "the store of --data_dir"."""
+    """Returns the option for the JSON file with the options of a store.
+
+    Args:
+        name: name of the option, such as "storage_options".
+        store: the store in the text of `--help`, such as "the store of --data_dir".
+        dest: name of the parsed attribute; '' for `name`.
+    """
     return Option(
         name,
         "JSON_FILE",

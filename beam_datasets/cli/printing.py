@@ -67,7 +67,7 @@ def say_values(text: str) -> None:
 
 
 def plural(number: int, noun: str) -> str:
-    """Returns a number of things.
+    """Returns a number with its noun, in the plural unless the number is 1.
 
     >>> plural(1, "shard"), plural(1000, "shard")
     ('1 shard', '1,000 shards')

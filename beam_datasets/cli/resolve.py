@@ -124,7 +124,7 @@ def build_arguments_of_file(text: str) -> str | None:
 
 
 def way_to_build(text: str) -> str:
-    """Returns a sentence that says how to build a file of data that no format reads; '' for anything else."""
+    """Returns `data_files.way_to_build` of a text, a sentence with a command; '' for the name of a module of code."""
     return "" if _is_code(text) else data_files.way_to_build(text)
 
 

@@ -182,7 +182,7 @@ def _documents(feature: FeatureConnector) -> dict[str, Any]:
 
 
 def _describe_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the differences in words; '' for none."""
+    """Returns the differences of two dicts of properties, such as "dtype: int64 -> int32; shape: ..."; '' for none."""
     pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
     return "; ".join(
         _names_difference(one, other)
@@ -193,7 +193,7 @@ def _describe_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """Describes how two lists of class names differ: in number, in appended names, in order, or in single names."""
+    """Describes how lists of class names differ, such as "class names added at the end: 'cat'"; they must differ."""
     if not old or not new:
         return f"class names: {'none' if not old else len(old)} -> {'none' if not new else len(new)}"
     if new[: len(old)] == old:

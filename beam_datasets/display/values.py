@@ -100,7 +100,7 @@ def _array_text(array: Any, feature: FeatureConnector | None, width: int) -> str
 
 
 def _range(array: Any, feature: FeatureConnector | None) -> str:
-    """Returns a suffix with the range of the finite numbers, or with the classes of a `LabeledImage`."""
+    """Returns a suffix with the range of an array, ", 0 to 255", or the classes of a `LabeledImage`; '' if empty."""
     if not array.size:
         return ""
     if isinstance(feature, LabeledImage):
@@ -116,7 +116,7 @@ def _range(array: Any, feature: FeatureConnector | None) -> str:
 
 
 def _format_number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
-    """Returns a number as text, with the class name if the feature is a `ClassLabel`."""
+    """Returns a number as text; "3 (cat)" if the feature is a `ClassLabel` with names, and "-1 (no label)"."""
     if isinstance(feature, ClassLabel):
         if number == -1:
             return "-1 (no label)"

@@ -483,7 +483,7 @@ def _state_of(flink_state: str | None) -> str | None:
 
 
 def _describe(error: Exception) -> str:
-    """Returns an error as text, without the frames and the fields of one of gRPC."""
+    """Returns the text of an error; for one of gRPC, "<status>: <details>", such as "UNAVAILABLE: no connection"."""
     if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
         return ": ".join(filter(None, [error.code().name, error.details()]))
     return str(error)

@@ -151,11 +151,11 @@ class ExportPlan:
         return ((split.split, shard) for split in self.splits for shard in range(split.num_shards))
 
     def filename(self, split: str, shard: int) -> str:
-        """Returns the name of a shard's file."""
+        """Returns the file name of shard number `shard` of a split, which depends on the format."""
         return self.format.filename(self.info.name, split, shard, self.split(split).num_shards)
 
     def split(self, name: str) -> SplitCopy:
-        """Returns a split by its name."""
+        """Returns the split with a name, which must exist."""
         return next(split for split in self.splits if split.split == name)
 
 

@@ -176,7 +176,7 @@ class JsonLines(Format):
 
 
 def json_text(value: Any) -> str:
-    """Returns a value as JSON, on one line."""
+    """Returns a value as JSON on one line, without spaces: '{"a":[1,2]}'; raises a ValueError for NaN."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -373,7 +373,7 @@ def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
 
 
 def file_name(name: str) -> str:
-    """Returns the name of a feature's files, without the extension."""
+    """Returns the name of a feature's files, without the extension: "box.a" for "box/A"."""
     return name.replace("/", ".").lower()
 
 

@@ -602,7 +602,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def files_text(self) -> str:
-        """The first file and how many more there are, for errors."""
+        """The files for errors: "/data/a.csv (and 3 more)"."""
         num_more = len(self._all_files) - 1
         return f"{self._all_files[0].path}{f' (and {num_more} more)' if num_more else ''}"
 

@@ -104,12 +104,12 @@ _DTYPES = {"float": np.float32, "int64": np.int64}
 
 
 def record(entries: bytes) -> bytes:
-    """Returns the record of concatenated map entries."""
+    """Returns the record, 0a <length> <entries>, of concatenated map entries."""
     return b"\x0a" + varint(len(entries)) + entries
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
-    """Returns the map entry of a name, in UTF-8, and a serialized tf.train.Feature."""
+    """Returns the framed map entry (0a <length> ...) of a name, in UTF-8, and a serialized tf.train.Feature."""
     body = name_field(name) + varint(len(feature)) + feature
     return _ENTRY + varint(len(body)) + body
 

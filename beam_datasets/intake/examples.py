@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 def place_of(offset: int, record: int) -> str:
-    """Returns the position of a record in a file as text, for errors."""
+    """Returns the position of a record in a file for errors: "byte 1200 (record 7)"."""
     return f"byte {offset} (record {record})"
 
 

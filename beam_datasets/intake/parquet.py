@@ -141,7 +141,12 @@ class ParquetContent:
         return row_groups
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
-        """Raises InputError if a column of values, which has a chunk in each row group, lacks rows or has too many."""
+        """Raises InputError if a column has fewer or more values than its row groups have rows.
+
+        Args:
+            leaf: index of the column among the columns of values.
+            chunks: the chunk of the column in each row group.
+        """
         is_flat = self._file.schema.column(leaf).max_repetition_level == 0  # otherwise a list of several is one row
         for group, (chunk, num_rows) in enumerate(zip(chunks, self.groups)):
             is_enough = chunk.num_values == num_rows if is_flat else chunk.num_values >= num_rows
@@ -165,7 +170,7 @@ class ParquetContent:
         return [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).converted_type == "INTERVAL"]
 
     def has_nulls(self, leaf: int) -> bool:
-        """Returns whether a column of values has nulls, or might have some, by its statistics."""
+        """Returns whether the column of values at index `leaf` has nulls, or might have some, by its statistics."""
         if not self._has_reliable_statistics(leaf):
             return True
         return any(columns[leaf].num_nulls != 0 for columns in self.chunks)

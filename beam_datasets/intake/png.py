@@ -129,7 +129,7 @@ def _kind_name(kind: bytes) -> str:
 
 
 def chunk_name(kind: bytes, offset: int) -> str:
-    """Returns the kind and the byte offset of a chunk as text, for errors."""
+    """Returns the name of a chunk for errors: "the chunk IDAT at byte 41"; see `_kind_name`."""
     return f"the chunk {_kind_name(kind)} at byte {offset}"
 
 

@@ -177,7 +177,7 @@ class PlainBlockIterator:
         raise NotImplementedError
 
     def _finished(self, item: Any) -> Any:
-        """Returns the value to yield for an item."""
+        """Returns the element that `next()` returns for an item of a block; see the attribute `_finish`."""
         raise NotImplementedError
 
 

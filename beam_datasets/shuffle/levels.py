@@ -79,7 +79,12 @@ def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimit
 
 
 def _divide_groups(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
-    """Returns the last group of each of at most `columns` columns of about as many examples."""
+    """Divides groups into columns of about as many examples each, and returns the index of the last group of each.
+
+    Args:
+        received: number of examples that each group receives, shape (groups,).
+        columns: maximum number of columns; there are fewer if a group has more examples than a column should have.
+    """
     ends = np.cumsum(received)
     last = np.searchsorted(ends, ends[-1] * (np.arange(1, columns + 1) / columns), side="left")
     return np.unique(np.append(last[last < len(received)], len(received) - 1))

@@ -64,7 +64,7 @@ class ReadSize:
     max_bytes: int
 
     def chunks(self, num_blocks: int, num_bytes: int) -> int:
-        """Returns in how many chunks to read blocks of a total size."""
+        """Returns the number of chunks, at least 1, in which `num_blocks` blocks of `num_bytes` in all are read."""
         target_bytes = max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
         return max(1, round(num_bytes / target_bytes), -(-num_bytes // self.max_bytes))
 
@@ -142,7 +142,7 @@ class Merge:
         return keys.view(np.uint8).reshape(-1, KEY_BYTES)
 
     def record(self, index: int) -> bytes:
-        """Returns the record at a place of the arrays, without its framing."""
+        """Returns the record at an index of the arrays (not a rank), without its framing."""
         start = int(self.starts[index])
         return self.reads[int(self.block_of[index])](start + 12, start + int(self.sizes[index]) - 4)
 

@@ -75,7 +75,7 @@ class LeafFeature:
 
     @property
     def type(self) -> str:
-        """The type in a word, with `[]` for each sequence around it."""
+        """The type as text, with `[]` for each sequence around it: "image", "label[]", "float32[28,?]"."""
         dtype = dtype_of(self.feature)
         name = self.kind if self.kind in (IMAGE, LABEL, TEXT) else type(self.feature).__name__.lower()
         if self.kind == NUMBER:

@@ -314,7 +314,10 @@ class PieceCache:
 
 
 def _crcs(path: str, data: Buffer) -> bytes:
-    """Returns the CRCs of a piece, which differ from those of another piece with the same content."""
+    """Returns 8 bytes: the CRC-32C of a piece's file name, and that of its data, continued from the first.
+
+    So pieces of other names have other CRCs for the same data.
+    """
     of_name = crc32c(os.path.basename(path).encode())
     return struct.pack("<II", of_name, crc32c(data, of_name))
 

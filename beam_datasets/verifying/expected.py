@@ -438,7 +438,7 @@ class Lost:
 
     @classmethod
     def from_text(cls, text: str) -> Lost:
-        """Returns the range that `str` of a `Lost` describes."""
+        """Returns the range of a text such as "train[10:20]", the `str` of a `Lost`."""
         split, _, numbers = text.removesuffix("]").rpartition("[")
         start, stop = map(int, numbers.split(":"))
         return cls(split, start, stop)

@@ -225,7 +225,7 @@ class _Shard:
         return None if self.split.num_examples is None else self.split.num_examples[self.number]
 
     def _published_value(self, column: str) -> int | None:
-        """The manifest's value for this shard."""
+        """The value of a column of the manifest, such as "crc32c", for this shard; None without a manifest."""
         columns = self.split.columns
         return None if columns is None else getattr(columns, column)[self.number]
 
@@ -394,7 +394,13 @@ def _key_order_findings(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> It
 
 
 def _order_problem(last: bytes | None, first: bytes | None, previous_name: str) -> str | None:
-    """Returns the problem of the first key of an index after the index `previous_name`."""
+    """Returns a clause about the order of the sort keys of two indexes; None if it is right, or a key is unknown.
+
+    Args:
+        last: the last key of the index before; None if it is unknown.
+        first: the first key of the index.
+        previous_name: file name of the index before.
+    """
     if last is None or first is None or last < first:
         return None  # damaged keys have a finding of their own
     if last == first:
