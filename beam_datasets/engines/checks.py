@@ -165,11 +165,11 @@ def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
 # -------------------------------------------------------------------------------------------------------------- servers
 
 
-def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
+def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> list[str]:
     """Checks that the job service answers, and that the worker pool starts a worker of this process's versions.
 
     A pool of another machine is asked if it can be reached from here; no answer is no error, as the engine may reach
-    it nevertheless.
+    it nevertheless. Returns the addresses that answered.
 
     Args:
         options: options of the pipeline.
@@ -178,19 +178,22 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
     Raises:
         EngineError: nothing answers, no worker starts, or the pool has other versions than this process.
     """
-    portable = options.view_as(PortableOptions)
+    portable, answered = options.view_as(PortableOptions), []
     if portable.job_endpoint and portable.job_endpoint != "embed":
         check_job_service(portable.job_endpoint)
+        answered.append(portable.job_endpoint)
     if portable.environment_type != "EXTERNAL":
-        return
+        return answered
     pool, params = pool_of(options)
     environment = ExternalEnvironment.from_options(portable)
     if _address(pool)[0] not in HERE:
-        _check_remote_worker(pool, params, environment)
+        answered += [pool] * _check_remote_worker(pool, params, environment)
     elif is_pool_here:
         advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
         _check_listens(pool, "found no worker pool at", advice)
         _check_starts_worker(pool, params, environment)
+        answered.append(pool)
+    return answered
 
 
 def check_job_service(endpoint: str) -> None:
@@ -271,8 +274,10 @@ def _check_starts_worker(pool: str, params: dict[str, str], environment: Externa
         raise _worker_error(pool, problem)
 
 
-def _check_remote_worker(pool: str, params: dict[str, str], environment: ExternalEnvironment) -> None:
+def _check_remote_worker(pool: str, params: dict[str, str], environment: ExternalEnvironment) -> bool:
     """Checks a pool of another machine as `_check_starts_worker` does, if pool and worker can be reached from here.
+
+    Returns whether they can.
 
     Args:
         pool: address of the pool.
@@ -286,7 +291,7 @@ def _check_remote_worker(pool: str, params: dict[str, str], environment: Externa
         with socket.create_connection(_address(pool), timeout=REMOTE_CONNECT_SECONDS) as connection:
             here = str(connection.getsockname()[0])
     except (OSError, UnicodeError):
-        return  # only the engine reaches it
+        return False  # only the engine reaches it
     control = _Control(environment, _address(pool)[0])
     problem = _start_worker(pool, params, control, f"[{here}]" if ":" in here else here, REMOTE_WORKER_SECONDS)
     if problem and (control.connected.is_set() or problem.startswith(VERSIONS_DIFFER)):
@@ -298,6 +303,7 @@ def _check_remote_worker(pool: str, params: dict[str, str], environment: Externa
             "progress, see what the pool printed.",
             file=sys.stderr,
         )
+    return control.connected.is_set()
 
 
 def _start_worker(pool: str, params: dict[str, str], control: _Control, host: str, seconds: float) -> str:

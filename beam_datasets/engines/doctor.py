@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -24,10 +26,12 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOpt
 from beam_datasets import storage
 from beam_datasets.engines import checks, flink
 from beam_datasets.engines import engine as engines
+from beam_datasets.engines.clocks import Clock, read_time
 from beam_datasets.engines.running import check_servers, run_pipeline
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing.owners import IN_PROCESS, Owner
+from beam_datasets.reading.elements.executor import control_groups
 
 MAX_CLOCK_SECONDS = 5.0  # by how much clocks may differ
 MIN_MEMORY = 1 << 30  # bytes that a worker process needs for small records
@@ -127,13 +131,13 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
         text = problem or "Flink repeats what was lost with a worker or a TaskManager"
         yield Finding("restarts", True, text, is_warning=bool(problem))
     try:
-        check_servers(engine.options)
+        answered = check_servers(engine.options)
     except checks.EngineError as error:
         yield Finding("servers", False, str(error))
-    else:
-        portable = engine.options.view_as(PortableOptions)
-        places = [portable.job_endpoint or "", checks.pool_of(engine.options)[0] if portable.environment_type else ""]
-        yield Finding("servers", True, ", ".join(filter(None, places)) or "none to ask from here")
+        return
+    pool = checks.pool_of(engine.options)[0]
+    unknown = f"the pool at {pool} is not asked from here" if pool and pool not in answered else ""
+    yield Finding("servers", True, "; ".join(filter(None, [", ".join(answered), unknown])) or "none to ask from here")
 
 
 @contextlib.contextmanager
@@ -152,20 +156,27 @@ def _temporary_dir(parent_dir: str) -> Iterator[str]:
 
 def _examine_place(purpose: str, folder: str) -> Iterator[Finding]:
     """Yields whether creating a file that exists fails in `folder`, on which publishing relies."""
-    path = storage.join(folder, "created")
+    path, copied = storage.join(folder, "created"), storage.join(folder, "copied")
     storage.create_bytes(path, b"first")
+    is_good = _is_refused(lambda: storage.create_bytes(path, b"second")) and storage.read_bytes(path) == b"first"
+    if is_good and storage.is_remote(folder):  # where shards get their final names by copies
+        storage.create_bytes(copied, b"third")
+        is_good = _is_refused(lambda: storage.create_copy(copied, path)) and storage.read_bytes(path) == b"first"
     text = "can be written, and refuses to create a file that exists"
-    try:
-        storage.create_bytes(path, b"second")
-    except FileExistsError:
-        is_good = storage.read_bytes(path) == b"first"
-    else:
-        is_good = False
     if not is_good:
         text = (
             "did not refuse to create a file that exists; two runs could publish one version there. Use another store."
         )
     yield Finding(purpose, is_good, f"{storage.dirname(folder)}: {text}")
+
+
+def _is_refused(create: Callable[[], None]) -> bool:
+    """Returns whether a function that creates a file fails because the file exists."""
+    try:
+        create()
+    except FileExistsError:
+        return True
+    return False
 
 
 def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: Sequence[str]) -> Iterator[Finding]:
@@ -181,27 +192,26 @@ def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: S
         storage.write_bytes(storage.join(folder, "token"), token.encode())
     slots = engine.num_workers or int(engine.options.view_as(FlinkRunnerOptions).parallelism or 0)
     count = PROBES_PER_SLOT * max(slots, 2)
-    began = time.time()
+    clock = Clock(folders)
     try:
-        with engine.pipeline(os.devnull) as pipeline:
+        with clock.shown(), engine.pipeline(os.devnull) as pipeline:
             numbers = pipeline | "Numbers" >> beam.Create(range(count)) | "Share" >> beam.Reshuffle()
             _ = numbers | "Probe" >> beam.ParDo(_Probe(folders, token, packages))
             outcome = run_pipeline(pipeline, contextlib.nullcontext())
     except BeamDatasetsError as error:
         yield Finding("a job", False, str(error))
         return
-    yield Finding("a job", True, f"{time.time() - began:.1f} s")
+    yield Finding("a job", True, f"{clock.ended - clock.began:.1f} s")
     metrics = outcome.result.metrics().query()["string_sets"]
     texts = sorted({text for metric in metrics if metric.key.metric.name == _METRIC for text in metric.result})
     workers = [json.loads(text) for text in texts]
     if not workers:
         yield Finding("workers", False, f"{engine.name} has reported no metrics, so nothing is known of its workers")
         return
-    span = began, time.time()
     per_host = int(engine.options.view_as(PortableOptions).sdk_worker_parallelism or 1)
     for host in sorted({worker["host"] for worker in workers}):
         host_workers = [worker for worker in workers if worker["host"] == host]
-        yield from _examine_host(f"workers on {host}", host_workers, folders, packages, span, per_host)
+        yield from _examine_host(f"workers on {host}", host_workers, folders, packages, clock, per_host)
 
 
 def _examine_host(
@@ -209,7 +219,7 @@ def _examine_host(
     workers: Sequence[dict[str, Any]],
     folders: Sequence[str],
     packages: Sequence[str],
-    span: tuple[float, float],
+    clock: Clock,
     num_workers: int = 1,
 ) -> Iterator[Finding]:
     """Yields findings about the workers of one machine.
@@ -219,7 +229,7 @@ def _examine_host(
         workers: report of each worker process; see `_Probe`.
         folders: directories that the workers must see.
         packages: modules that the workers must be able to import.
-        span: (start, end) of the job by this machine's clock, in seconds since the epoch.
+        clock: clock of this machine, which the workers could see.
         num_workers: number of worker processes that a build starts there; the small job may have started fewer.
     """
     processes = len({worker["pid"] for worker in workers})
@@ -239,12 +249,14 @@ def _examine_host(
     if packages:
         text = f"{', '.join(missing)}: install it where workers run" if missing else ", ".join(packages)
         yield Finding(f"{name}: packages", not missing, text)
-    clock_error = max(max(span[0] - worker["time"], worker["time"] - span[1], 0.0) for worker in workers)
-    yield Finding(
-        f"{name}: clock",
-        clock_error <= MAX_CLOCK_SECONDS,
-        f"differs by {clock_error:.0f} s" if clock_error else "as here",
-    )
+    lowest, highest = clock.bounds(workers)
+    is_close = max(lowest, -highest) <= MAX_CLOCK_SECONDS
+    text = f"differs by at most {math.ceil(max(-lowest, highest))} s"
+    if not is_close:
+        text = (
+            f"differs by {max(lowest, -highest):.0f} s or more. Synchronize the clocks of all machines, such as by NTP"
+        )
+    yield Finding(f"{name}: clock", is_close, text)
     memory = [worker["memory"] for worker in workers if worker["memory"]]
     if not memory:
         yield Finding(f"{name}: memory", True, "unknown")
@@ -271,10 +283,11 @@ class _Probe(beam.DoFn):
     def process(self, _: int) -> Iterator[Any]:
         """Adds a report about this worker to the metric, as JSON; yields nothing.
 
-        The report has `host`, `pid`, `versions`, `time` (seconds since the epoch), `memory` (available bytes; 0 if
-        unknown), `places` (a problem or '' for each folder), `files` (a written path or '' for each folder), and
-        `missing` (packages that cannot be imported).
+        The report has `host`, `pid`, `versions`, the times of `Clock.bounds` (seconds since the epoch), `memory`
+        (available bytes; 0 if unknown), `places` (a problem or '' for each folder), `files` (a written path or '' for
+        each folder), and `missing` (packages that cannot be imported).
         """
+        start_time = time.time()
         places = [self._examine_folder(folder) for folder in self._folders]
         report = {
             "host": socket.gethostname(),
@@ -283,6 +296,8 @@ class _Probe(beam.DoFn):
             "places": [problem for problem, _ in places],
             "files": [path for _, path in places],
             "missing": [name for name in self._packages if not _can_import(name)],
+            "wrote": start_time,
+            "launcher_time": read_time(self._folders),
             "time": time.time(),
             "memory": _available_memory(),
         }
@@ -317,10 +332,34 @@ def _can_import(module: str) -> bool:
         return False
 
 
-def _available_memory() -> int:
-    """Returns the available memory of this machine in bytes; 0 if it is unknown, as on other systems than Linux."""
-    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return 0
+def _available_memory(root: str = "/") -> int:
+    """Returns the memory in bytes that this process can use; 0 if it is unknown, as on other systems than Linux.
+
+    Args:
+        root: directory with `proc` and `sys`.
+    """
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = Path(root, "proc/meminfo").read_text(encoding="ascii").splitlines()
+    available = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    available += _group_memory(Path(root, "sys/fs/cgroup"), Path(root, "proc/self/cgroup"))
+    return max(min(available, default=0), 0)
+
+
+def _group_memory(groups_dir: Path, groups_file: Path) -> Iterator[int]:
+    """Yields the number of bytes that each control group of this process, such as a container, has left.
+
+    Args:
+        groups_dir: see `control_groups`.
+        groups_file: see `control_groups`.
+    """
+    for group in control_groups(groups_dir, groups_file):
+        older = groups_dir / "memory" / group.relative_to(groups_dir)
+        for folder, limit, usage, cache in (
+            (group, "memory.max", "memory.current", "inactive_file"),
+            (older, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            with contextlib.suppress(OSError, ValueError):  # the limit may be "max"
+                left = int((folder / limit).read_text()) - int((folder / usage).read_text())
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                yield left + int(stat.get(cache, 0))  # files are kept in memory as long as there is enough

@@ -357,8 +357,10 @@ def check_engine(engine: engines.Engine) -> None:
         check_servers(engine.options, wait=engine.waits)
 
 
-def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
+def check_servers(options: PipelineOptions, *, wait: bool = True) -> list[str]:
     """Adds the parameters of `checks` for worker pools to the options, and checks a remote runner's servers.
+
+    Returns the addresses of those that answered.
 
     Raises:
         EngineError: a server does not answer, a worker pool of this machine starts no worker, or workers of Dataflow
@@ -366,8 +368,9 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     """
     engines.check_installs_package(options)
     checks.send_parameters(options, _job_name(options))
-    checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
+    answered = checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
     spark.check_job_server_is_idle(options)
+    return answered
 
 
 def _run_job(

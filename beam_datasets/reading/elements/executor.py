@@ -62,8 +62,8 @@ def usable_cores() -> int:
     return max(1, min([cores, *map(ceil, _quotas(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")))]))
 
 
-def _quotas(root: Path, groups_file: Path) -> Iterator[float]:
-    """Yields the number of cores that each control group of this process allows.
+def control_groups(root: Path, groups_file: Path) -> set[Path]:
+    """Returns the directories of this process's control groups and of those that contain them.
 
     Args:
         root: mount point of control groups.
@@ -73,7 +73,12 @@ def _quotas(root: Path, groups_file: Path) -> Iterator[float]:
         paths = ["", *(line.split(":", 2)[2].strip("/") for line in groups_file.read_text().splitlines())]
     except (OSError, IndexError):
         paths = [""]
-    for group in {parent for path in paths for parent in (root / path / "any").parents if parent.is_relative_to(root)}:
+    return {parent for path in paths for parent in (root / path / "any").parents if parent.is_relative_to(root)}
+
+
+def _quotas(root: Path, groups_file: Path) -> Iterator[float]:
+    """Yields the number of cores that each control group of this process allows; see `control_groups`."""
+    for group in control_groups(root, groups_file):
         for quota in (group / "cpu.max", root / "cpu" / group.relative_to(root) / "cpu.cfs_quota_us"):
             try:
                 words = quota.read_text().split()
