@@ -24,7 +24,6 @@ from beam_datasets.publishing.fingerprints import fingerprint
 from beam_datasets.publishing.progress import count_units
 from beam_datasets.publishing.publication import Publication, announce
 from beam_datasets.publishing.resume import Resumable, command_to_resume, find_attempts
-from beam_datasets.publishing.spill_dirs import choose_spill_dir
 from beam_datasets.publishing.staged_shards import ShardRecords
 from beam_datasets.sources.units import SourceUnits, check_iterable, iterate_examples, read_together
 
@@ -98,28 +97,28 @@ def prepare_run(builder: DatasetBuilder, options: BuildOptions) -> tuple[engines
     It makes all checks that need neither a job nor the engine's job service. For the arguments and errors see
     `generate`.
     """
-    engine, payload = engines.choose_engine(options.engine), options.engine.payload
+    engine = engines.choose_engine(options.engine)
     engines.refuse_template(engine)
+    if options.resume and options.engine.payload == "inline":
+        raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
+    spilling = dataclasses.replace(options.engine, payload="spilled") if options.resume else options.engine
     compared_with = None
     if options.check_against:
         compared_with = compatibility.earlier_version(builder.dataset_dir, options.check_against)
     publication = announce(
         builder.info,
         builder.dataset_dir,
+        workers=engine,
         sharding=options.sharding,
-        runner=engine.name,
+        spilling=spilling,
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
         check_against=compared_with,
     )
     if options.check_images is not None:
         features = with_image_checks(publication.info.features, options.check_images)
         publication = dataclasses.replace(publication, info=publication.info.replace(features=features))
-    if options.resume and payload == "inline":
-        raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
-    payload = "spilled" if options.resume else payload
-    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=options.engine.spill_dir)
-    engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
-    publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
+    places = {engines.TARGET: publication.target, "spill_dir": publication.spill_dir}
+    engines.check_paths_are_shared(engine, places)
     target, command = storage.url(publication.target), command_to_resume()
     resumable = Resumable(target, fingerprint(builder), always=bool(options.resume), command=command)
     if options.resume:

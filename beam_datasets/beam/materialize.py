@@ -129,8 +129,7 @@ class Materialize(beam.PTransform):
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Checks that the version is free and workers can access all directories, and adds the transforms."""
         engine = engines.engine_at_start(begin, self, self._options.shared_disk)
-        publication = _announce(self._job, engine, self._options)
-        publication = replace(publication, is_reserved=False)
+        publication = _announce(self._job, engine, self._options, is_reserved=False)
         reserve(begin.pipeline, publication)
         return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._options))
 
@@ -149,7 +148,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
         ValueError: an option is unusable.
     """
     engine = engines.choose_engine(options)
-    publication = replace(_announce(job, engine, options), is_awaited=engine.waits)
+    publication = _announce(job, engine, options)
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
@@ -159,10 +158,10 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
     return publication.target
 
 
-def _announce(job: Job, engine: engines.Engine, options: EngineOptions) -> Publication:
+def _announce(job: Job, engine: engines.Engine, options: EngineOptions, *, is_reserved: bool = True) -> Publication:
     """Returns the publication, after checking it; see `materializing.run.announce_job`."""
     engines.refuse_template(engine)
-    publication = announce_job(job, engine, options)
+    publication = announce_job(job, engine, options, is_reserved=is_reserved)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
     places = {engines.TARGET: publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)

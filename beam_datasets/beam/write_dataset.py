@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, che
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing.publication import announce
-from beam_datasets.publishing.spill_dirs import choose_spill_dir
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -120,14 +118,13 @@ class WriteDataset(beam.PTransform):
         publication = announce(
             self._info,
             self._info.data_dir,
+            workers=engine,
             sharding=self._sharding,
-            runner=engine.name,
             builder=_BUILDER,
+            spilling=self._options,
+            is_reserved=False,
         )
-        spill_dir = choose_spill_dir(
-            engine, publication.staging_dir, payload=self._options.payload, spill_dir=self._options.spill_dir
-        )
+        spill_dir = publication.spill_dir
         engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spill_dir})
-        publication = dataclasses.replace(publication, spill_dir=spill_dir, is_reserved=False)
         reserve(pipeline, publication)
         return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._options))

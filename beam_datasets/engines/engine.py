@@ -38,8 +38,7 @@ from beam_datasets.extras import needs
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing import staging_checks
 from beam_datasets.publishing.owners import LOCAL_RUNNERS
-from beam_datasets.publishing.publication import Publication
-from beam_datasets.publishing.spill_dirs import Workers
+from beam_datasets.publishing.publication import Publication, Workers
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.shuffle.levels import MergeLimits
 
@@ -84,13 +83,11 @@ class Engine(Workers):
     Attributes:
         options: the pipeline's options.
         num_workers: worker processes of a local run; 1 runs within this process.
-        waits: whether the end of the job is waited for.
         inherits: whether the workers get the environment variables of this process, because it starts them.
     """
 
     options: PipelineOptions
     num_workers: int = 0
-    waits: bool = True
     inherits: bool = True
 
     def transport(self, spill_dir: str | None, requested: EngineOptions, *, tells_facts: bool = False) -> Transport:

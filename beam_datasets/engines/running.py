@@ -147,8 +147,7 @@ def run_publishing(
     if not engine.local:
         name_job(engine.options, publication)
         check_servers(engine.options, wait=engine.waits)
-    staging = phases.staging(publication, wait=engine.waits)
-    with staging, engine.pipeline(publication.worker_log) as pipeline:
+    with phases.staging(publication), engine.pipeline(publication.worker_log) as pipeline:
         num_units = build(pipeline)
         if not engine.local:
             engines.check_staging(pipeline, publication)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from beam_datasets import frames
 from beam_datasets.errors import BeamDatasetsError, GenerationError, InvalidKeyError
 from beam_datasets.features import compile_encoder
-from beam_datasets.options import ShardingOptions
+from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing import phases, staged_inputs
 from beam_datasets.publishing.groups import join_parts, write_group
-from beam_datasets.publishing.publication import announce
+from beam_datasets.publishing.publication import Workers, announce
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
-from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
 from beam_datasets.shuffle import histogram as histograms
 from beam_datasets.shuffle import plan as planning
 from beam_datasets.shuffle import routing
@@ -57,10 +56,10 @@ def generate(
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    workers = Workers()
-    publication = announce(info, info.data_dir, sharding=sharding, runner=workers.name, builder=builder)
-    spill_dir = choose_spill_dir(workers, publication.staging_dir, payload=None, spill_dir=None)
-    publication = replace(publication, spill_dir=spill_dir)
+    publication = announce(
+        info, info.data_dir, workers=Workers(), sharding=sharding, builder=builder, spilling=EngineOptions()
+    )
+    spill_dir = publication.spill_dir
     destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered, features=info.features)
     libraries: set[str] = set()
     with phases.staging(publication):

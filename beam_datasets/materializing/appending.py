@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from beam_datasets.advice import names_foreign_arguments
@@ -19,9 +18,8 @@ from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.version import VersionOrStr
 from beam_datasets.publishing import phases, run_report, staged_inputs
-from beam_datasets.publishing.owners import IN_PROCESS
 from beam_datasets.publishing.progress import Progress, watch
-from beam_datasets.publishing.publication import announce
+from beam_datasets.publishing.publication import Workers, announce
 from beam_datasets.publishing.shard_file import Destination
 
 _BUILDER = "beam_datasets:append"  # part of the digests of published manifests, so it stays
@@ -131,16 +129,16 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
     """Writes all shards of the next version and publishes it; returns its directory."""
+    appended_dirs = [one for one in plan.sources if one != plan.parent_dir]
     publication = announce(
         plan.info,
         plan.dataset_dir,
+        workers=Workers(),
         sharding=plan.sharding,
-        runner=IN_PROCESS,
         builder=_BUILDER,
         source=plan.lineage.to_json(),
+        left_out=[each for one in appended_dirs for each in run_report.left_out_of(one)],
     )
-    appended_dirs = [one for one in plan.sources if one != plan.parent_dir]
-    publication = replace(publication, left_out=[each for one in appended_dirs for each in run_report.left_out_of(one)])
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
     with phases.staging(publication), watching:

@@ -21,21 +21,21 @@ from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing import phases
 from beam_datasets.publishing.progress import Progress, watch
-from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.publication import Publication, Workers, announce
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
-from beam_datasets.publishing.spill_dirs import Workers, choose_spill_dir
 from beam_datasets.shuffle.plan import Plan
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
 
 
-def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publication:
+def announce_job(job: Job, workers: Workers, options: EngineOptions, *, is_reserved: bool = True) -> Publication:
     """Returns the publication, with the directory of intermediate files, after checking it.
 
     Args:
         job: the planned job.
         workers: the processes that write it.
         options: options; only `payload` and `spill_dir` are used.
+        is_reserved: see `announce`.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -44,19 +44,21 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions) -> Publicat
     """
     for split in job.splits if job.plan is None else ():
         job.num_shards(split)  # raises an error if that is impossible, as the plan does
-    publication = announce(
+    spilling: EngineOptions | None = options
+    if job.reshuffle is None:  # shards are copied, and records are spilled only while they are prepared for that
+        spilling = replace(options, payload="spilled") if job.plan is None else None
+    return announce(
         job.info,
         job.info.data_dir,
+        workers=workers,
         sharding=job.sharding,
-        runner=workers.name,
         builder=_BUILDER,
+        spilling=spilling,
+        is_reserved=is_reserved,
         source=job.lineage.to_json(),
         notes=job.notes,
+        inputs_of=job.inputs_of,
     )
-    copies = job.reshuffle is None  # then nothing travels, but prepared ranges need a place
-    payload = "spilled" if copies else options.payload
-    spilled = choose_spill_dir(workers, publication.staging_dir, payload=payload, spill_dir=options.spill_dir)
-    return replace(publication, spill_dir=None if copies and job.plan else spilled, inputs_of=job.inputs_of)
 
 
 def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:

@@ -79,17 +79,13 @@ def _warn_of_other_runs(run: Run) -> None:
 
 
 @contextlib.contextmanager
-def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
+def staging(run: Run) -> Iterator[None]:
     """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
     The staging and spill directories are kept if finished units are kept for `--resume` (see `resume.keeps_units`; only
     owner.json is removed), if the engine has not confirmed that the job ended (JobStateUnknownError), and if the run
     has decided to publish and only the last steps failed. If the result is kept to be published as another version
     (ResultKeptError), only the complete version is kept.
-
-    Args:
-        run: the run.
-        wait: whether the run ends with the context. A job that is not waited for removes its intermediate files itself.
 
     Raises:
         AlreadyPublishedError: the version is published, or another run holds it.
@@ -115,7 +111,7 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
                 raise
             raise explained from error
         else:
-            if wait:
+            if run.is_awaited:
                 remove_intermediate(run)
             if run.marker == INFO_FILE:
                 _keep_log(run, storage.join(run.target, runs.WORKERS_FILE))

@@ -13,7 +13,7 @@ from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import compatibility, staged_files
 from beam_datasets.publishing.content import ContentCounts, SplitCounts, kept_shards
 from beam_datasets.publishing.phases import publish, staging
-from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.publication import Publication, Workers, announce
 from beam_datasets.publishing.runs import RESULT_DIR
 
 
@@ -70,8 +70,8 @@ def _announce_renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest
     publication = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
         dataset_dir,
+        workers=Workers(name=""),
         sharding=ShardingOptions(),
-        runner="",
         builder=manifest.builder,
         source=manifest.source,
     )

@@ -50,6 +50,8 @@ class Run:
         marker: the file that makes the directory visible, created last.
         spill_dir: directory of intermediate files; None if there are none.
         is_reserved: the launcher reserves the directory before the job; False in pipelines of users.
+        is_awaited: the launcher waits for the end of the job, and then deletes intermediate files; if False, the last
+            phase deletes them.
     """
 
     target: str
@@ -57,6 +59,7 @@ class Run:
     marker: str = INFO_FILE
     spill_dir: str | None = None
     is_reserved: bool = True
+    is_awaited: bool = True
 
     @property
     def job(self) -> str:

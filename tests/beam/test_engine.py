@@ -19,8 +19,7 @@ from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
 from beam_datasets.options import EngineOptions, ShardingOptions
-from beam_datasets.publishing.publication import Publication, announce
-from beam_datasets.publishing.spill_dirs import choose_spill_dir
+from beam_datasets.publishing.publication import Publication, Workers, announce, choose_spill_dir
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
@@ -70,14 +69,14 @@ def test_other_runners_are_not_local(runner):
 )
 def test_how_payload_travels(options, spilled):
     engine = choose_engine(EngineOptions([*options, *(CLOUD if not spilled else [])]))
-    assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
+    assert choose_spill_dir(engine, "/data/incomplete", EngineOptions()) == (
         "/data/incomplete.spill" if spilled else None
     )
     if options[:1] in (["--runner=FlinkRunner"], ["--runner=SparkRunner"]):  # which hold bundles in memory
         with pytest.raises(ValueError, match="payload is 'inline'; expected 'spilled' or None for this engine"):
-            choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None)
+            choose_spill_dir(engine, "/data/incomplete", EngineOptions(payload="inline"))
     else:
-        assert choose_spill_dir(engine, "/data/incomplete", payload="inline", spill_dir=None) is None
+        assert choose_spill_dir(engine, "/data/incomplete", EngineOptions(payload="inline")) is None
 
 
 @pytest.mark.parametrize(
@@ -119,8 +118,8 @@ def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, mon
 def announced(data_dir: Path) -> Publication:
     """Returns what a run is going to publish."""
     builder = Numbers(data_dir=data_dir, count=20)
-    sharding = ShardingOptions()
-    return announce(builder.info, builder.dataset_dir, sharding=sharding, runner="FlinkRunner", builder="a:B")
+    workers = Workers(name="FlinkRunner")
+    return announce(builder.info, builder.dataset_dir, workers=workers, sharding=ShardingOptions(), builder="a:B")
 
 
 def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):

@@ -44,7 +44,7 @@ from beam_datasets.publishing import (
     store_commit,
 )
 from beam_datasets.publishing.content import ContentCounts
-from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.publication import Publication, Workers, announce
 from beam_datasets.storage import objects, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
@@ -395,7 +395,8 @@ class Run:
         """Does what `DatasetBuilder.build` does."""
         world = self.world
         info, sharding = INFOS[world.parent], ShardingOptions(num_shards=self.num_shards)
-        self.publication = announce(info, world.target, sharding=sharding, runner=self.runner, builder="a:B")
+        workers = Workers(name=self.runner)
+        self.publication = announce(info, world.target, workers=workers, sharding=sharding, builder="a:B")
         with phases.staging(self.publication):
             process = self.process if self.runner == "FnApiRunner" else world.process(f"{self.name} engine")
             engine = world.scheduler.start(f"{self.name} engine", process, self.engine)

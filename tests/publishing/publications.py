@@ -10,7 +10,7 @@ from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing.groups import write_group
-from beam_datasets.publishing.publication import Publication, announce
+from beam_datasets.publishing.publication import Publication, Workers, announce
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
@@ -22,7 +22,7 @@ def announced(data_dir: str | Path, num_shards: int = 2) -> Publication:
     place = storage.join(data_dir, "ds", "1.0.0")
     info = DatasetInfo(builder=DatasetIdentity("ds", Version("1.0.0"), place), features=FeaturesDict({"n": np.int64}))
     options = ShardingOptions(num_shards=num_shards)
-    return announce(info, place, sharding=options, runner="", builder="a:B")
+    return announce(info, place, workers=Workers(name=""), sharding=options, builder="a:B")
 
 
 def staged(publication: Publication, count: int = 10) -> tuple[plan.Plan, list[WrittenShard]]:

@@ -27,7 +27,7 @@ from beam_datasets.metadata.version import Version
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import disk_commit, phases, staging_checks
 from beam_datasets.publishing.leftovers import find_leftovers, remove_leftover
-from beam_datasets.publishing.publication import announce
+from beam_datasets.publishing.publication import Workers, announce
 from tests.directories import contents
 from tests.facts import raises_with
 from tests.publishing.publications import announced, staged
@@ -45,7 +45,7 @@ def test_a_label_file_that_could_not_be_read_is_refused_at_the_start(tmp_path, n
         builder=DatasetIdentity("ds", Version("1.0.0"), str(tmp_path / "ds" / "1.0.0")), features=features
     )
     with raises_with(MetadataError, got=["labels.txt'"], expected=["name of a file"]):
-        announce(info, info.data_dir, sharding=ShardingOptions(), runner="", builder="a:B")
+        announce(info, info.data_dir, workers=Workers(name=""), sharding=ShardingOptions(), builder="a:B")
     (tmp_path / "records").write_bytes(frame(compile_encoder(features)({"a": {name: 1}})))
     with raises_with(MetadataError, got=["labels.txt'"], expected=["name of a file"]):
         bd.adopt(tmp_path / "records", features, name="ds", data_dir=tmp_path / "data", disable_shuffling=True)
