@@ -1,4 +1,7 @@
-"""`beam-datasets stats`: statistics of the features of a dataset, as a table, as JSON and as an HTML page."""
+"""`beam-datasets stats`: statistics of the features of a dataset, as a table, as JSON and as an HTML page.
+
+In the signatures, `feature` is the JSON object of the statistics of a feature, which `statistics.report` describes.
+"""
 
 from __future__ import annotations
 

@@ -373,6 +373,10 @@ class ParquetContent:
         """Returns (name of the first column that cannot be read as declared, "an error: ..." or "7 rows").
 
         Returns (None, '') if all columns can be read.
+
+        Args:
+            group: index of the row group.
+            names: names of the columns to read.
         """
         for name in names:
             try:

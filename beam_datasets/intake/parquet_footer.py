@@ -268,7 +268,11 @@ class _Reader:
         return size
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """Reads a value of a type without returning it.
+        """Reads a value without returning it.
+
+        Args:
+            kind: the Thrift type of the value, such as `_I32` or `_STRUCT`.
+            depth: number of structs and lists around the value, below the root.
 
         Raises:
             ValueError: it is nested too deeply.

@@ -1,4 +1,8 @@
-"""Statistics as a self-contained HTML page, without fonts or network access; its script only sorts and scales."""
+"""Statistics as a self-contained HTML page, without fonts or network access; its script only sorts and scales.
+
+In the signatures, `feature` is the JSON object of the statistics of a feature, which `report` describes, and `parts` or
+`feature_parts` is {name of a slice: that object, or None for a slice without the feature}.
+"""
 
 from __future__ import annotations
 
@@ -159,11 +163,7 @@ def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
 
 
 def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
-    """Returns the marks of a feature as HTML, such as <mark>3 missing in train</mark> or <mark>identifier</mark>.
-
-    Args:
-        feature_parts: name of a slice -> statistics of the feature in it; None for a slice without the feature.
-    """
+    """Returns the marks of a feature as HTML, such as <mark>3 missing in train</mark> or <mark>identifier</mark>."""
     marks = []
     for name, feature in feature_parts.items():
         if feature is None:
@@ -289,10 +289,7 @@ def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int,
 
 
 def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
-    """Returns an HTML table of the labels or the most frequent values of all slices; '' if there are none.
-
-    For the argument, see `_marks`.
-    """
+    """Returns an HTML table of the labels or the most frequent values of all slices; '' if there are none."""
     counts: dict[str, dict[int, int]] = {}
     for index, feature in enumerate(feature_parts.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]

@@ -1,4 +1,7 @@
-"""Texts and tables of statistics, for notebooks, pages and the terminal."""
+"""Texts and tables of statistics, for notebooks, pages and the terminal.
+
+In the signatures, `feature` is the JSON object of the statistics of a feature, which `report` describes.
+"""
 
 from __future__ import annotations
 
