@@ -205,7 +205,7 @@ def _format_size(split: Any) -> str:
 
 
 def _truncate_description(description: str) -> str:
-    """Returns at most `_MAX_TEXT` characters of a text, with "..." after a longer one."""
+    """Returns a text; of a longer one, the first `_MAX_TEXT` characters followed by "..."."""
     return description if len(description) <= _MAX_TEXT else f"{description[:_MAX_TEXT]}..."
 
 

@@ -198,7 +198,7 @@ class ClassLabel(Leaf):
         return replace(numbers, pack=lambda value: np.array([index(value)], np.int64), pack_many=pack_many)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one label for rank 0, or the labels of sequences; see `RowsEncode`."""
+        """Returns the function (labels, lengths) -> [(name, map entry), ...]; see `FeatureConnector.rows_encoder`."""
         self.index_of(name)  # raises if the classes are not known
         return super().rows_encoder(name, rank)
 

@@ -246,7 +246,10 @@ _VALUE_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, T
 
 
 def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
-    """Returns the function `convert`, with a FeatureError that begins with `path` in place of errors about a value."""
+    """Returns the function `convert`, whose TypeErrors, ValueErrors and the like become a FeatureError with the path.
+
+    Its message is "<path>: <error> (at <line of the user's code>)".
+    """
 
     def convert_with_path(value: Any) -> Any:
         """Returns `convert(value)`; errors about the value begin with the path."""

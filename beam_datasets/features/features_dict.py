@@ -229,7 +229,10 @@ class FeaturesDict(FeatureConnector):
         return native or ((lambda value: record(encode(value))) if as_record else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the dicts that are items of `rank` sequences; see `RowsEncode`."""
+        """Returns the function (dicts, lengths) -> [(name of a list, map entry), ...] of all features in the dicts.
+
+        See `FeatureConnector.rows_encoder`.
+        """
         fields = [(key, feature.rows_encoder(join(name, key), rank)) for key, feature in self.items()]
         check, expected = _keys_checker(frozenset(self.features), name), self.features.keys()
 

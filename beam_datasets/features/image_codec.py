@@ -177,7 +177,7 @@ def _decode_pixels(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
 
 
 def _decode_png(data: bytes) -> NDArray[Any]:
-    """Returns the pixels of a PNG; the size is checked before decoding.
+    """Returns the pixels of a PNG, (height, width) or (height, width, channels); checks the size before decoding.
 
     The alpha channel of gray images with a transparent level is dropped.
 
@@ -197,7 +197,7 @@ def _decode_png(data: bytes) -> NDArray[Any]:
 
 
 def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
-    """Returns the pixels of a JPEG and the bits of a channel; Pillow decodes CMYK.
+    """Returns (pixels of a JPEG, bits of a channel); gray pixels have the shape (height, width). Pillow decodes CMYK.
 
     Args:
         data: the content of the file.

@@ -120,7 +120,7 @@ class Leaf(FeatureConnector):
         return (f"{name}/ragged_flat_values", kind), *lengths
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`.
+        """Returns the function (items, lengths) -> [(name, map entry), ...]; see `FeatureConnector.rows_encoder`.
 
         Raises:
             FeatureValueError: rank is 1 or more, and the items could not be told apart when read, because their number

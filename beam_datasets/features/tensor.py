@@ -179,7 +179,7 @@ class Tensor(Leaf):
         return self._build_dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`.
+        """Returns the function (items, lengths) -> [(name, map entry), ...]; see `FeatureConnector.rows_encoder`.
 
         Raises:
             FeatureValueError: values could not be read again, as a length cannot be inferred.

@@ -91,7 +91,7 @@ class Wrapped(FeatureConnector):
         return self.inner_connector().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`."""
+        """Returns the function (items, lengths) -> [(name, map entry), ...]; see `FeatureConnector.rows_encoder`."""
         encode, to_inner = self.inner_connector().rows_encoder(name, rank), self.to_inner_converter(name)
 
         def encode_rows(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:

@@ -281,7 +281,8 @@ def missing_problem(field: Field, path: str) -> str:
 def optional_type(field: Field) -> str:
     """Returns the type with which advice declares a field optional, such as `int8?` for an int8.
 
-    "?" alone, which keeps the inferred type, if inference would find the type of the field.
+    It is "?" alone, which keeps the inferred type, if inference finds the type of the field: of objects and images, and
+    of other fields than integers with `exact`.
     """
     last = field
     while last.item is not None:

@@ -302,7 +302,7 @@ def _is_text(guess: Guess) -> bool:
 
 
 def _options_for_numbers(guess: Guess, numerals: Numerals) -> str:
-    """Returns the options that make numbers of all texts of a column, as a clause that ends in a semicolon; or ''."""
+    """Returns "--decimal , makes numbers of texts such as '1,5'; " for a column whose texts are all such; or ''."""
     options = {options_for(text, numerals) for text in guess.texts}
     if len(options) != 1 or "" in options or guess.count("bool"):
         return ""

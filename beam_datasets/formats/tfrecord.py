@@ -244,7 +244,10 @@ def unframe(
 
 
 def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
-    """Returns the offsets of the good records before the first bad or truncated one; see `plain_offsets`."""
+    """Returns the offsets of the good records before the first bad or truncated one, and the last one's end, in bytes.
+
+    `check` is whether to check the CRCs of the data; see `plain_offsets`, which it calls without the native module.
+    """
     if core is None:
         return plain_offsets(view, check)
     return np.frombuffer(core.scan(view, check), np.int64)

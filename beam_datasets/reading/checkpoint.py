@@ -59,6 +59,8 @@ def fingerprint(
 ) -> dict[str, str]:
     """Returns the values that a reader's order depends on, as a dict of texts of at most 120 characters.
 
+    Its keys are the names of the arguments; names and values in a text are joined as in "block=16, cycle=16".
+
     Args:
         dataset: name of the dataset, with its config if there is one.
         version: version of the dataset.
@@ -260,7 +262,7 @@ def check_fingerprint(saved_fingerprint: Mapping[str, str], current: Mapping[str
 
 
 def _shorten(text: str) -> str:
-    """Returns a text of at most 120 characters; of a longer text, its first 80 characters and its hash."""
+    """Returns a text of at most 120 characters; of a longer one, its first 80 and "... (SHA-256 <24 digits>)"."""
     if len(text) <= _MAX_PART:
         return text
     return f"{text[: _MAX_PART - 40]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]})"

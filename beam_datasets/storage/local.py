@@ -209,7 +209,10 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
 
 @functools.cache
 def _sync_file_range() -> Callable[..., int] | None:
-    """Returns the system call of Linux that starts to write a file's new bytes to the disk without waiting."""
+    """Returns `sync_file_range` of Linux, which starts to write a range of a file to the disk without waiting.
+
+    It takes (descriptor, offset, size in bytes, flags). Returns None on other systems.
+    """
     call = getattr(ctypes.CDLL(None), "sync_file_range", None) if sys.platform == "linux" else None
     if call is not None:
         call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]

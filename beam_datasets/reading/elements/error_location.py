@@ -205,7 +205,7 @@ def _pair_with_locations(item: Any, location: Any) -> Iterator[tuple[Any, Locati
 
 
 def decoding_check(features: FeatureConnector, decoders: Decoders = None) -> Check:
-    """Returns a function that decodes a record entirely, and raises an ExampleError or a FeatureError if it cannot.
+    """Returns a function that decodes a record entirely, and returns None; or raises an ExampleError or FeatureError.
 
     Args:
         features: the features of the dataset.

@@ -130,7 +130,10 @@ class InterleaveOrder:
 
     @functools.cached_property
     def examples_per_visit(self) -> int:
-        """Number of examples that a visit reads, except the last one of a file."""
+        """Number of examples that a visit reads, except the last one of a file, which reads fewer.
+
+        It is `block_length`, or length of the longest file + 1 if that is less or if one file is open at a time.
+        """
         max_block = int(self.lengths.max(initial=0)) + 1  # reads any file in one visit
         return max_block if self._cycle == 1 else min(self.block_length, max_block)
 
