@@ -109,13 +109,14 @@ def __getattr__(name: str) -> _typing.Any:
 
 
 def _hint(name: str) -> str:
-    """Returns a hint for a name that this package lacks, such as "Use `bd.errors.SplitError`."; '' for none."""
+    """Returns a hint for a name that this package lacks, such as "Use `bd.errors.SplitError`."."""
     from beam_datasets.advice import instead_of
     from beam_datasets.errors import did_you_mean
 
     error = getattr(_importlib.import_module(f"{__name__}.errors"), name, None)
     hint = f"Use `bd.errors.{name}`." if isinstance(error, type) and issubclass(error, Exception) else ""
-    return hint or instead_of("bd", name) or did_you_mean(name, __all__, cutoff=0.7).strip()
+    hint = hint or instead_of("bd", name) or did_you_mean(name, __all__, cutoff=0.7).strip()
+    return hint or f"`dir({__name__})` lists the names that there are; docs/reference/api.md describes them."
 
 
 class _MissingNames:
@@ -126,22 +127,27 @@ class _MissingNames:
 
     @staticmethod
     def find_spec(fullname: str, path: object = None, target: object = None) -> None:
-        """Raises a ModuleNotFoundError for a missing name of this package or its features; returns None for others.
+        """Raises a ModuleNotFoundError for a missing name of this package, its features or names of TFDS.
 
-        The error has the name of the package: Python ignores one that has the full name of the module.
+        It returns None for others, and for `importlib.util.find_spec`, which asks whether a module exists. The error
+        has the name of the package: Python ignores one that has the full name of the module.
         """
         package, _, name = fullname.rpartition(".")
-        if package not in (__name__, f"{__name__}.features") or name.startswith("_"):
+        is_tfds = f"{package}.".startswith(f"{__name__}.tfds.")
+        is_ours = is_tfds or package in (__name__, f"{__name__}.features")
+        if not is_ours or name.startswith("_") or _sys._getframe(2).f_globals.get("__name__") == "importlib.util":
             return
         try:
             getattr(_importlib.import_module(package), name)
             hint = f"It is not a module: import names from {package} itself, such as `from {package} import {name}`."
         except AttributeError as error:
-            _, _, hint = str(error).partition(". ")
+            _, _, hint = str(error).partition("; " if is_tfds else ". ")
         hint = hint or f"`dir({package})` lists the names that there are; docs/reference/api.md describes them."
-        raise ModuleNotFoundError(f"{package} has no {name!r}. {hint}", name=package) from None
+        raise ModuleNotFoundError(f"{package} has no {name!r}{'; ' if is_tfds else '. '}{hint}", name=package) from None
 
 
+# A module that is imported again, as by importlib.reload, replaces its finder.
+_sys.meta_path[:] = [finder for finder in _sys.meta_path if getattr(finder, "__module__", "") != __name__]
 _sys.meta_path.append(_MissingNames)
 
 

@@ -52,12 +52,17 @@ class WrittenCall(NamedTuple):
 
 
 class _ArgumentText(str):
-    """Text of an argument of the call; it ignores the default after the colon of a format field."""
+    """Text of an argument of the call; it ignores the default after the colon of a format field.
+
+    If the default is a percentage, a number such as 0.1 becomes one, and any other text the default.
+    """
 
     __slots__ = ()
 
     def __format__(self, default: str) -> str:
-        return str(self)
+        if not default.endswith("%"):
+            return str(self)
+        return f"{100 * float(self):.12g}%" if re.fullmatch(r"0?\.\d+", self) else default
 
 
 class _MissingArgument(str):
@@ -115,7 +120,8 @@ def instead_of(receiver: str, name: str) -> str:
     if row is None:
         return ""
     call = _written_call(name)
-    fields = {"name": name, **dict(zip(row.fields, call.positional)), **call.keywords}
+    keywords = [{"keyword": repr(name), "keyword_value": text} for name, text in call.keywords.items()]
+    fields = {"name": name, **(keywords or [{}])[0], **dict(zip(row.fields, call.positional)), **call.keywords}
     fields |= {field: call.keywords[name] for name, field in zip(row.parameters, row.fields) if name in call.keywords}
     return _sentence(row, {receiver: call.receiver or receiver, **fields})
 
@@ -133,7 +139,11 @@ def instead_of_command(name: str, args: Sequence[str]) -> str:
     text = row.text.replace(
         " {args}", "".join(f" {shlex.quote(arg)}" for arg in args).replace("{", "{{").replace("}", "}}")
     )
-    return _sentence(row._replace(text=text), {"name": repr(positional[0])} if positional else {})
+    files = [repr(arg) for arg in positional if re.search(r"\*|\.[A-Za-z]\w*$", arg)]
+    names = [repr(arg) for arg in positional if repr(arg) not in files]
+    fields = dict(zip(("name", "second", "file"), [*names, "", ""][:2] + files))
+    fields = {field: text for field, text in fields.items() if text}
+    return _sentence(row._replace(text=text), fields)
 
 
 def instead_of_option(command: str, option: str, value: str | None, options: Collection[str]) -> str:
@@ -150,11 +160,12 @@ def instead_of_option(command: str, option: str, value: str | None, options: Col
     """
     name = option.lstrip("-")
     for text, names in OPTIONS.items():
-        only, _, replacement = text.partition(": `") if re.match(r"\w+: `", text) else ("", "", text.removeprefix("`"))
-        required_option = re.match(r"--\w+", replacement)
-        fits = only in ("", command) and (required_option is None or required_option[0] in options)
+        only = re.match(r"(?!nothing)(\w+): (?=`|nothing: )", text)
+        replacement = text[only.end() :] if only else text
+        required_option = re.match(r"`(--\w+)", replacement)
+        fits = (only is None or only[1] == command) and (required_option is None or required_option[1] in options)
         if fits and name in names.split(" | "):
-            row = Row((), (), f"`{replacement}" if only or text.startswith("`") else text)
+            row = Row((), (), replacement)
             return _sentence(row, {"command": repr(command)} | ({} if value is None else {"value": repr(value)}))
     return ""
 
@@ -185,6 +196,9 @@ def _public_name(obj: object) -> str:
     return str(getattr(kind, "_public_name", kind.__name__))
 
 
+_MAX_LISTED = 50  # public names of a class in an error
+
+
 def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
     """Returns a `__getattr__` that raises AttributeError, with advice if the name is one of another library.
 
@@ -197,10 +211,12 @@ def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
         for receiver in receivers:
             if (error := missing_attribute(receiver, self, name)) is not None:
                 raise error
-        hint = "" if name.startswith("_") else did_you_mean(name, filter(str.islower, dir(type(self))), cutoff=0.7)
-        if hint:
-            raise AttributeError(f"{_public_name(self)} has no attribute {name!r}.{hint}", name=name, obj=None)
-        return object.__getattribute__(self, name)  # raises what it raised before
+        if name.startswith("_"):
+            return object.__getattribute__(self, name)  # raises what it raised before
+        public = [other for other in dir(type(self)) if other.islower() and other[0] != "_"]
+        listed = f" It has {', '.join(public)}." if len(public) <= _MAX_LISTED else ""
+        hint = did_you_mean(name, public, cutoff=0.7) or listed or " docs/reference/api.md lists its names."
+        raise AttributeError(f"{_public_name(self)} has no attribute {name!r}.{hint}", name=name, obj=None)
 
     return __getattr__
 

@@ -12,6 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def seed_number(value: Any) -> int:
+    """Returns the argument `seed`, an integer.
+
+    Raises:
+        TypeError: it is not an integer, such as True or None of other libraries.
+    """
+    try:
+        return integer("seed", value)
+    except TypeError as error:
+        raise TypeError(f"{error} Give a number, such as seed=0: the order is a function of it.") from None
+
+
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """Returns an argument that must be an integer.
 

@@ -6,10 +6,12 @@ pandas. Only names that do not exist here are in the tables. The text of a row c
 A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
 ` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
 name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are the caller's names of the object,
-`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one.
+`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one,
+`{keyword}` and `{keyword_value}` are the name and the value of the first keyword. A default such as `{p:20%}` shows a number
+such as 0.1 as 10%.
 
 `COMMANDS`, `OPTIONS` and `FORMATS` are for command lines. In a text, `{args}` are the arguments of the foreign command,
-`{name}` is the first of them that is no option.
+`{name}` is the first of them that is no option and no file of data, `{second}` the one after it, `{file}` the first file.
 """
 
 from __future__ import annotations
@@ -81,10 +83,12 @@ DATASET: Mapping[str, str] = {
         + _PARTIAL
         + "([...]))` features"
     ),
-    "sort(column_names) | sort_values(by) | order_by(column) | sort_by(column) | orderBy(column) | sorted": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
+    "sort(column_names) | sort_values(by) | order_by(column) | sort_by(column) | orderBy(column) | sorted": (
+        "`sorted({ds}, key=lambda e: e[{column_names:'label'}])`, or `{ds}.to_pandas().sort_values(...)`"
+    ),
     "train_test_split(test_size)": (
-        "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `'train[100:]'` and `'train[:100]'` for a number of examples: "
-        "slices are random samples"
+        "`bd.load(..., split=['train[{test_size:20%}:]', 'train[:{test_size:20%}]'])`, or `'train[100:]'` and `'train[:100]'` "
+        "for a number of examples: slices are random samples"
     ),
     "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards=8)`, which writes other shards",
     "iter(batch_size) | with_batch_size(batch_size) | iter_chunks(size) | chunks(size) | chunked(n) | in_batches(size)"
@@ -108,7 +112,7 @@ DATASET: Mapping[str, str] = {
     "fold(fn)": "`functools.reduce({fn:function}, {ds}, 0)`",
     "shuffled(seed) | with_shuffle(seed) | random_shuffle(seed) | permute(seed) | randomize_block_order | randomize(seed) | shuffle_files(seed)"
     " | global_shuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
-    "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader"
+    "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader | as_torch_dataloader"
     " | as_torch_dataset | to_iterable | to_torch_dataset": _TORCH_LOADER,
     "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | fillna | isna"
     " | standardize | to_uint8 | to_float | vectorize | embed | encode | lowercase"
@@ -118,6 +122,26 @@ DATASET: Mapping[str, str] = {
     "repartition(num_blocks) | coalesce(num_blocks) | num_blocks | rechunk": "`bd.materialize(..., num_shards={num_blocks:8})`, which writes other shards",
     "union(other) | extend(other) | cat(other) | chain(other)": "`bd.mix({{{ds}: len({ds}), {other}: len({other})}}, stop='all')`, or `bd.load(..., split='train+test')`",
     "join(other) | merge(other)": "`{ds}.to_pandas().merge(...)`, or a builder that reads both datasets",
+    "distinct(column)": "`{{e[{column:'label'}] for e in {ds}}}`, a set; keys are unique within a split",
+    "print_schema | printSchema | schema_string | show_schema": "`{ds}.features`, or `beam-datasets info NAME`",
+    "set_slice(sl) | islice(sl)": "`{ds}.skip(10).take(20)`, or `split='train[10:30]'`",
+    "size_limit | replication | hash | num_partitions": "nothing: the order does not depend on files, caches or nodes",
+    "reset_state_dict | reset_state | restart | rewind | reload | refresh | open | initialize": "`iter({ds})`, which starts from the beginning each time",
+    "optimize | compact_files | vacuum | compact": "`bd.materialize(..., num_shards=8)`, which writes other shards: a published version never changes",
+    "get_label_names | get_labels | get_classes | id2label | label2id": "`{ds}.features['label'].names`; a ClassLabel also has `int2str` and `str2int`",
+    "len": "`len({ds})`",
+    "help | doc": "`help({ds})`, or docs/reference/api.md",
+    "pad_sequences(maxlen) | pad_batch(batch_size) | pad_and_batch(batch_size)": "`{ds}.padded_batch(32)`, or `{ds}.batch(32, pad_length=128)`",
+    "dynamic_batch | bucket_batch | token_batch(tokens) | batch_by_tokens(tokens) | batch_by_size(tokens) | group_by_length | dynamic_batching": (
+        "`{ds}.batch_by_length([128, 512], [32, 16, 8], length='tokens')`, or `{ds}.pack({tokens:512}, ['tokens'])`"
+    ),
+    "pack_examples(length) | pack_tokens(length) | pack_dataset(length) | concat_and_chunk(length)": "`{ds}.pack({length:512}, ['tokens'])`",
+    "chunk_tokens(length) | split_long(length)": "`{ds}.chunk({length:512}, ['tokens'])`",
+    "decode_images | decode_image | load_images": "`{ds}` as it is: images are decoded arrays",
+    "encode_labels | label_encode": "`bd.features.ClassLabel` in the builder; a label that is read is an integer",
+    "threads(count) | with_num_threads(count) | multithread(count)": "`{ds}.parallel(threads={count:4})`",
+    "multiprocess(count) | multiprocessing(count) | with_processes(count) | num_proc": "`{ds}.parallel(processes={count:4})`",
+    "publish | materialise(path)": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice",
     "is_empty | empty": "`len({ds}) == 0`",
     "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name).info.dataset_size`",
     "dataset_name": "`bd.builder(name).name`",
@@ -143,18 +167,23 @@ DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------- Hugging Face datasets: files and tables
     "to_torch | to_pytorch | torch | as_pytorch": "`{ds}.as_torch()`",
     "to_jax | jax": "`{ds}.as_jax()`",
-    "to_tf_dataset | to_tf | to_tensorflow | as_tf | as_tensorflow": "`{ds}.as_tf_dataset()`",
+    "to_tf_dataset(batch_size) | to_tf | to_tensorflow | as_tf | as_tensorflow": "`{ds}.as_tf_dataset()`, for batches `{ds}.batch({batch_size:32}).as_tf_dataset()`",
+    "as_keras | to_keras | as_keras_dataset | to_keras_dataset": "`{ds}.as_tf_dataset()`, or `torch.utils.data.DataLoader({ds}.as_torch())`, which Keras takes",
+    "as_lightning | to_lightning | as_lightning_datamodule | as_datamodule": "`torch.utils.data.DataLoader({ds}.as_torch())` as the `train_dataloader` of Lightning",
     "to_grain | as_data_source | to_map_dataset": "`{ds}.as_grain_source()`",
     "to_grain_dataset | as_grain_dataset | as_grain": "`grain.MapDataset.source({ds}.as_grain_source())`",
     "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
     "as_dataframe": "`bd.as_dataframe({ds})`",
     "to_reader | to_record_batch_reader | record_batch_reader": "`pyarrow.RecordBatchReader.from_stream({ds})`",
     "to_table | scanner | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
-    "to_dict": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`",
+    "to_dict | as_dict | as_arrays | to_arrays": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`, or `next(iter({ds}.batch(len({ds}))))`, a dict of arrays",
     "to_list | collect | to_pylist": "`list({ds})`",
     "as_polars | polars": "`{ds}.to_polars()`",
     "to_hf | as_hf | to_huggingface | to_datasets": "`datasets.Dataset.from_pandas({ds}.to_pandas())`",
-    "export | to_webdataset | to_tfrecord | to_tfrecords | write | to_array_record": "`bd.export(source, to=directory, format='webdataset')`",
+    "export | to_webdataset | write | to_array_record | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",
+    "to_tfrecord(path) | to_tfrecords(path) | write_tfrecord(path) | save_tfrecord(path) | export_tfrecord(path)": (
+        "`bd.materialize(source, to='name', data_dir={path:directory})`, whose shards are TFRecord files; `bd.export(...)` writes other formats"
+    ),
     "materialize": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`",
     "verify | check": "`beam-datasets verify NAME`, or `bd.verify(directory)`",
     "diff(other) | compare(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
@@ -177,11 +206,11 @@ DATASET: Mapping[str, str] = {
     "pipeline | compute | persist | checkpoint | execute | run": "`{ds}` as it is: examples are made when they are read",
     "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
     "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
-    "to_csv(path_or_buf) | write_csv(path)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
-    "to_json(path_or_buf) | to_jsonl(path) | write_json(path) | write_jsonl(path)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
-    "to_parquet(path_or_buf) | write_parquet(path)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
+    "to_csv(path_or_buf) | write_csv(path) | save_csv(path) | export_csv(path) | save_as_csv(path) | save_to_csv(path)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
+    "to_json(path_or_buf) | to_jsonl(path) | write_json(path) | write_jsonl(path) | save_json(path) | save_jsonl(path) | export_json(path) | export_jsonl(path)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
+    "to_parquet(path_or_buf) | write_parquet(path) | save_parquet(path) | export_parquet(path) | save_as_parquet(path)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
     "to_sql(name, con)": "`{ds}.to_pandas().to_sql({name:'table'}, {con:connection})`",
-    "save_to_disk(dataset_path) | save(path) | snapshot(path) | dump(path) | write_dataset": (
+    "save_to_disk(dataset_path) | save(path) | snapshot(path) | dump(path) | write_dataset | to_disk(path) | to_file(path) | to_files(path)": (
         "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice"
     ),
     "load_from_disk(dataset_path) | load(path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
@@ -235,7 +264,7 @@ DATASET: Mapping[str, str] = {
     "zip": "`zip(a, b)`, or one dataset with the features of both",
     "__add__ | __or__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
     "__and__ | __sub__": "`bd.diff(old, new)` for two versions, or `{ds}.filter(function)`",
-    "__contains__(name)": "`{name} in {ds}.features` for a feature, or `{ds}.find(key)`, which raises a KeyError, for a key",
+    "__contains__(name)": "`{name} in {ds}.features` for a feature, or `{ds}.find(key)`, which is None where there is no such key",
     "__mul__(count)": "`{ds}.repeat({count:2})`",
     "__setitem__(key)": "`{ds}.map(lambda e: {{**e, {key}: value}})` for a feature, `{ds}.shuffle(seed=0)` for another order, or "
     "`bd.append(name, source)` for more or corrected examples",
@@ -266,7 +295,7 @@ DATASET: Mapping[str, str] = {
     "cycle | forever | loop | infinite": "`{ds}.repeat()`, which has no end",
     "is_finite | is_infinite | is_endless": "`len({ds})`, which is a TypeError where there is no end",
     "drop_remainder | drop_last": "`{ds}.batch(32, drop_remainder=True)`",
-    "mix(other) | blend(other)": "`bd.mix({{{ds}: 0.7, {other}: 0.3}}, seed=0)`",
+    "mix(other, weights) | blend(other, weights)": "`bd.mix({{{ds}: 0.7, {other}: 0.3}}, seed=0)`, or `bd.mix([a, b], weights={weights:[0.7, 0.3]})`",
     "class_weights | class_counts | label_counts | sample_weights | class_distribution": (
         "`collections.Counter(int(e['label']) for e in {ds})`, or `beam-datasets stats NAME`"
     ),
@@ -343,12 +372,14 @@ DATASET: Mapping[str, str] = {
     "metric_fns | postprocess_fn | predict_metric_fns | score_metric_fns": _RUN_MODEL,
     "cache_dir | cached_dataset | requires_caching | supports_caching": _CACHE,
     # ------------------------------------------------------------------------------------------------------ WebDataset
-    "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
-    "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
-    "rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
+    "to_tuple(x, y)": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e[{x:'image'}], e[{y:'label'}]))`",
+    "map_tuple(x, y)": "`bd.load(..., as_supervised=True)`, then `{ds}.map(lambda pair: ({x:f}(pair[0]), {y:g}(pair[1])))`",
+    "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, {keyword:'image'}: {keyword_value:function}(e[{keyword:'image'}])}})`",
+    "rename_keys": "`{ds}.map(lambda e: {{{keyword:'x'}: e[{keyword_value:'image'}]}})`",
+    "extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
     "with_epoch(nsamples, nbatches)": "`{ds}.repeat().take({nsamples:{nbatches:1000}})`",
     "with_length(n)": "`len({ds})`, which is known",
-    "rsample(p) | random_sample(p) | subsample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "rsample(p) | random_sample(p) | subsample(p)": "`bd.load(..., split='train[:{p:10%}]')`, which is a random sample",
     "sample(n) | choice(n)": "`{ds}.shuffle(seed=0).take({n:100})`, or `bd.load(..., split='train[:10%]')`, which is a random sample",
     "xdecode": "`bd.load(..., decoders={{'image': decoder}})`",
     "log_keys": "`list({ds}.features)`",
@@ -447,6 +478,12 @@ BUILDER: Mapping[str, str] = {
     "get_reference": "`{builder}.info.display_name`",
     "get_metadata": "`{builder}.info`",
     "is_blocked | assert_is_not_blocked | blocked_versions | release_notes | download_manager": "the builder's class: a published version has none",
+    "url_infos | get_default_builder_config | get_all_exported_dataset_infos | get_exported_dataset_info": "`{builder}.info`; what is stored of the code is in `{builder}.manifest`",
+    "split | split_names | list_splits | get_splits": "`{builder}.info.splits`, or `{builder}.as_dataset('train[:10%]')` for a slice",
+    "head | show | show_examples | preview": "`bd.show_examples({builder}.as_dataset('train'))`",
+    "download": "`beam-datasets build MODULE_OR_FILE`, whose builder downloads; this version is published",
+    "size | num_bytes | nbytes": "`{builder}.info.dataset_size`",
+    "read_text_file | read_tfrecord_as_dataset | read_tfrecord_as_examples | download_url": "`{builder}.as_dataset('train')`: the code of the builder has its own functions",
     "cache_dir | hash | cls": "`{builder}.dataset_dir` and `{builder}.digest`",
     "load | read | get_dataset | to_dataset | dataset | train | test | val | validation | open": "`{builder}.as_dataset('train')`",
     "metadata | num_examples | num_classes | supervised_keys | dataset_size": "`{builder}.info`, such as `{builder}.info.splits['train'].num_examples`",
@@ -495,6 +532,9 @@ TORCH_DATASET: Mapping[str, str] = {
 
 MAP_STYLE: Mapping[str, str] = {
     "set_epoch(epoch)": "`sampler.set_epoch({epoch:0})` of PyTorch's `DistributedSampler`: a map-style dataset is in dataset order",
+    "classes | class_names | class_to_idx | num_classes": "`ds.features['label'].names`",
+    "targets | labels | samples | imgs | data | tensors": "`[e['label'] for e in ds]`, or `ds.to_pandas()`",
+    "transform | target_transform | transforms": "`ds.map(function).as_torch(map_style=True)`",
     "state_dict | load_state_dict | state_after": "`ds.as_torch()`, which has states: the order of a map-style dataset is its sampler's",
 }
 """The names for which a map-style dataset has another text than an iterable one."""
@@ -598,7 +638,7 @@ PACKAGE: Mapping[str, str] = {
     "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root DIR --data_dir DIR`",
     "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern 'DIR/*.txt' --data_dir DIR`",
     # ------------------------------------------------------------------------------------------- Hugging Face datasets
-    "load_dataset(path) | get_dataset(path)": (
+    "load_dataset(path) | get_dataset(mixture_or_task_name)": (
         "`bd.load({path}, split='train')` for a published dataset; files become one first: `beam-datasets build {data_files:FILE}` "
         "names the command for their format"
     ),
@@ -617,8 +657,8 @@ PACKAGE: Mapping[str, str] = {
         "`bd.load(name, split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')` for {dsets:several datasets}"
     ),
     "interleave_datasets(datasets, probabilities) | sample_from_datasets(datasets, weights)"
-    " | CombinedStreamingDataset(datasets, weights) | ParallelStreamingDataset(datasets, weights) | Mixture | RandomMix"
-    " | RoundRobin": "`bd.mix({datasets:[a, b]}, weights={probabilities:[0.7, 0.3]}, seed=0)`",
+    " | CombinedStreamingDataset(datasets, weights) | ParallelStreamingDataset(datasets, weights) | Mixture"
+    " | RandomMix(datasets, probs) | RoundRobin(datasets) | CycleStreamingDataset(datasets)": "`bd.mix({datasets:[a, b]}, weights={probabilities:[0.7, 0.3]}, seed=0)`",
     "get_dataset_config_names(path)": "`beam-datasets list --data_dir DIR`",
     "get_dataset_split_names(path)": "`list(bd.builder({path:name}).info.splits)`",
     "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}).info`",
@@ -641,9 +681,8 @@ PACKAGE: Mapping[str, str] = {
     "splits | split_names": "`list(bd.builder(name).info.splits)`",
     "experimental": "docs/index.md, which lists what there is",
     # --------------------------------------------------------------------------------------------------------- PyTorch
-    "DataLoader(dataset) | StatefulDataLoader(dataset) | StreamingDataLoader(dataset) | WebLoader(dataset)": (
-        "`torch.utils.data.DataLoader({dataset:ds}.as_torch(), batch_size=32)`"
-    ),
+    "DataLoader(dataset, batch_size) | StatefulDataLoader(dataset, batch_size) | StreamingDataLoader(dataset, batch_size)"
+    " | WebLoader(dataset, batch_size)": "`torch.utils.data.DataLoader({dataset:ds}.as_torch(), batch_size={batch_size:32})`",
     "DistributedSampler | BatchSampler | SequentialSampler | RandomSampler | Sampler": _RANKS,
     "WeightedRandomSampler | SubsetRandomSampler": "`ds.as_torch(map_style=True)` and PyTorch's sampler",
     "Subset(dataset, indices)": "`{dataset:ds}[{indices}]`, or `split='train[10:20]'`",
@@ -676,8 +715,8 @@ PACKAGE: Mapping[str, str] = {
     "AutoShardPolicy": "`ds.shard(rank, num_ranks)`",
     "bucket_by_sequence_length": "`ds.batch_by_length(boundaries, batch_sizes, length='tokens')`",
     # ----------------------------------------------------------------------------------- MosaicML Streaming and LitData
-    "StreamingDataset(local) | LocalDataset(local) | StreamingRawDataset(input_dir)": (
-        "`bd.load(name, data_dir={local:directory}, split='train')`, where data_dir may be a URL"
+    "StreamingDataset(local, remote) | LocalDataset(local) | StreamingRawDataset(input_dir)": (
+        "`bd.load(name, data_dir={remote:{local:directory}}, split='train')`, where data_dir may be a URL"
     ),
     "TokensLoader | TemporalArrayLoader": "`ds.pack(2048, ['tokens'])`",
     "merge_datasets | dataset_update": "`bd.materialize` of several sources, or `bd.append(name, source)`",
@@ -810,6 +849,23 @@ PACKAGE: Mapping[str, str] = {
     "pandas | arrow | polars": "`ds.to_{name}()`",
     "numpy": "`ds[0]` as it is: values are NumPy's",
     "compare | is_equal": "`bd.diff(old, new)`",
+    "head(dataset) | slices(dataset, slice)": (
+        "`beam-datasets head {dataset:NAME}`, or `beam-datasets slices {dataset:NAME} {slice:'train[:10%]'}`"
+    ),
+    "explore(dataset)": "`beam-datasets explore {dataset:NAME}`",
+    "plan(file)": "`beam-datasets plan {file:FILE}`",
+    "new(dataset)": "`beam-datasets new {dataset:NAME}`",
+    "tag(dataset, tag)": "`beam-datasets tag {dataset:NAME:1.0.0} {tag:TAG}`",
+    "gc(directory)": "`beam-datasets gc {directory:DATA_DIR}`",
+    "site(directory)": "`beam-datasets site {directory:DATA_DIR} --to DIR`",
+    "doctor": "`beam-datasets doctor`",
+    "inspect_dataset(path)": "`bd.builder({path}).info`",
+    "load_metric | list_metrics | evaluate": _RUN_MODEL,
+    "LanceDataset(uri)": "`bd.builder_from_directory({uri:directory}).as_dataset('train')`",
+    "autodecode | shardlists | filters | handlers | cache | pipeline | compat | iterators": (
+        "docs/reference/api.md, which lists the names of this package: it has no modules like those of other libraries"
+    ),
+    "help | doc | docs": "`help(bd)`, or docs/reference/api.md",
     "check | validate": "`bd.verify(directory)`",
     "show | display | plot": "`bd.show_examples(ds)`",
     "concat | concatenate | zip | join | merge | interleave": "`bd.mix({{a: 0.7, b: 0.3}})`, or `bd.load(name, split='train+test')`",
@@ -827,11 +883,12 @@ INFO: Mapping[str, str] = {
     "dataset_name | builder_name | builder": "`{info}.name`",
     "column_names | columns": "`list({info}.features)`",
     "num_shards | shard_lengths": "`{info}.splits['train'].num_shards`",
-    "num_classes | names | classes | label_names": "`{info}.features['label'].names`",
+    "num_classes | names | classes | label_names | labels | num_labels | class_names | id2label | label2id": "`{info}.features['label'].names`",
     "as_proto | from_proto | to_proto | to_dict | to_json": "`{info}.as_json`",
     "read_from_directory | from_directory": "`bd.builder_from_directory(directory).info`",
     "post_processed | task_templates | post_processing_size | download_checksums | dataset_file_size": "the builder: none of it is stored",
     "train | test | num_splits": "`{info}.splits`",
+    "path | data_dir | dataset_dir | directory | location": "`bd.builder(name).dataset_dir`",
     "write_to_directory | initialize_from_bucket": "a builder, which writes it when it publishes",
 }
 
@@ -881,6 +938,8 @@ FEATURE: Mapping[str, str] = {
 }
 
 FEATURES_DICT: Mapping[str, str] = {
+    "__setitem__(name)": "`bd.features.FeaturesDict({{**ds.features, {name}: feature}})`, a new one",
+    "as_dict | asdict": "`dict({features_dict})`",
     "arrow_schema | schema": "`ds.to_arrow().schema`",
     "type | types | dtypes": "`{features_dict}.dtype`",
     "shapes": "`{features_dict}.shape`",
@@ -919,7 +978,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "mix": {
         "": "`bd.mix([a, b], weights=[0.7, 0.3], seed=0)`, or `bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
         "shuffle": "`bd.mix({sources:[a, b]}, seed=0)`; each source is shuffled before, as in `ds.shuffle(seed=0)`",
-        "length | num_examples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
+        "length | num_examples | num_samples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
         "batch_size": "`bd.mix({sources:[a, b]}).batch({value})`",
         "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`",
         "probabilities | rates | proportions | proportion | ratios | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
@@ -941,6 +1000,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "seed | rng": "`{ds}.map({function})`, where the function takes its randomness from a feature of the example, such as its key",
         "with_rank | desc | load_from_cache_file | keep_in_memory | cache_file_name | writer_batch_size | new_fingerprint"
         " | name | cache": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
+        "drop_last_batch": "`{ds}.batch(32, drop_remainder=True).map({function})`",
+        "suffix_template | try_original_type": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
         "map_func | transform | func | fn": "`{ds}.map({value})`",
     },
     "parallel": {
@@ -971,14 +1032,14 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "shuffle": {
         "": "`{ds}.shuffle(seed={seed:0})`, or `{ds}.shuffle(seed={seed:0}, window={first:1000})`, where tf.data's buffer size is the window",
-        "buffer_size | bufsize | shuffle_block_size | buffer | initial": (
+        "buffer_size | bufsize | shuffle_block_size | block_size | buffer | initial": (
             "`{ds}.shuffle(seed={seed:0}, window={value})`, or leave out the window to shuffle all"
         ),
         "reshuffle_each_iteration | reshuffle": (
             "`{ds}.shuffle(seed=0)`, whose order is the same each time; `{ds}.shuffle(seed=0).repeat()` reshuffles each epoch"
         ),
         "epoch": "`{ds}.shuffle(seed={seed:0}).iterate(epoch={value})`",
-        "generator | rng": "`{ds}.shuffle(seed=0)`, with a number",
+        "generator | rng": "`{ds}.shuffle(seed={seed:0})`, with a number",
         "random_state | random_seed": "`{ds}.shuffle(seed={value})`",
         "keep_in_memory | load_from_cache_file | writer_batch_size | name | shuffle_algo | num_canonical_nodes": "`{ds}.shuffle(seed={seed:0})`",
     },
@@ -994,7 +1055,17 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "name": "`{ds}.take({count})`",
     },
+    "raw": {
+        "": "`{ds}.raw()`, without arguments, whose items are the records as bytes",
+    },
+    "as_grain_source": {
+        "": "`{ds}.as_grain_source()`: its argument fill is given by keyword",
+        "epoch | seed | shuffle": "`{ds}.as_grain_source()`; Grain's `shuffle(seed=0)` and `repeat()` decide the order",
+        "batch_size | batch": "`grain.MapDataset.source({ds}.as_grain_source()).batch({value})`",
+        "transform | map_fn": "`{ds}.map({value}).as_grain_source()`",
+    },
     "find": {
+        "default": "`{ds}.find({key})`, which is None where there is no such key",
         "": "`{ds}.find({first:key})`, with the key that the builder yielded; `{ds}.filter(function)` selects by a feature",
     },
     "skip": {
@@ -1114,6 +1185,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "run_post_process | ignore_verifications | in_memory | streaming | use_cached": "`builder.as_dataset({split:'train'})`",
     },
     "show_examples": {
+        "cols | plot_scale | image_key | is_batched": "`bd.show_examples({ds}, rows=4)`, a table",
         "n | num | count | limit | num_examples | max_examples | k | head": "`bd.show_examples({ds}, rows={value})`",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
         "split | data_dir": "`bd.show_examples(bd.load({ds:'name'}, split='train', data_dir=directory))`",
@@ -1213,6 +1285,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "columns | select": "`bd.materialize({source:'name'}, features={value})`",
         "query | predicate | condition": "`bd.materialize({source:'name'}, where={value})`",
         "num_proc | workers | num_threads": "`bd.materialize({source:'name'}, num_workers={value})`",
+        "dry_run | preview | simulate": "the command: `beam-datasets materialize NAME --dry_run`",
     },
     "export": {
         "overwrite | force | exist_ok | mode": "`bd.export({source:'name'}, to=directory)` with a directory that does not exist",
@@ -1225,6 +1298,12 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "file_format | output_format | type": "`bd.export({source:'name'}, format={value})`",
         "columns | select": "`bd.export({source:'name'}, features={value})`",
         "num_proc | workers": "`bd.export({source:'name'}, num_workers={value})`",
+        "where | filter | query | predicate | condition": "`bd.materialize({source:'name'}, where='price > 3', to='part')`, then export that",
+    },
+    "DatasetInfo": {
+        "task_templates | post_processed | post_processing_size | download_checksums | dataset_size": "nothing: none of it is given; sizes are counted",
+        "version | name | dataset_name | config_name | builder_name | data_dir": "`bd.DatasetInfo(builder=self)`: the builder has it",
+        "schema | columns | feature_dict | fields": "`bd.DatasetInfo(builder=self, features={value})`",
     },
     "Image": {
         "": "`bd.features.Image(shape=(224, 224, 3))`: all arguments are given by keyword",
@@ -1271,7 +1350,11 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "device": "`tensor.to({value})` for each tensor of a batch; arrays are put on the CPU",
         "columns | features": "`bd.load(name, decoders=bd.decode.PartialDecoding({value}))`, which reads these alone",
-        "transform | map_fn": "`{ds}.map({value}).as_torch()`",
+        "transform | transforms | map_fn": "`{ds}.map({value}).as_torch()`",
+        "target_transform": "`{ds}.map(lambda e: {{**e, 'label': ({value})(e['label'])}}).as_torch()`",
+        "pad": "`{ds}.batch(32, pad=True).as_torch()`, with `DataLoader(..., batch_size=None)`; `even='pad'` gives all ranks the same number of steps",
+        "generator": "`{ds}.shuffle(seed=0).as_torch()`, with a number",
+        "worker_id | worker_index": "nothing: it finds the worker of a DataLoader itself",
         "dtype | dtypes": "`{ds}.map(function).as_torch()`, where the function converts arrays",
         "prefetch | prefetch_batches | buffer_size": "`DataLoader({ds}.as_torch(), prefetch_factor={value}, num_workers=2)`: it is an argument of the DataLoader",
         "num_epochs | repeat": "`{ds}.repeat({value}).as_torch()`",
@@ -1288,7 +1371,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "batch | bs | batchsize": "`bd.load({name}, split={split:'train'}).batch({value})`",
         "decode": "`bd.load({name}, split={split:'train'}, decoders={{'image': bd.decode.SkipDecoding()}})`",
-        "frac | fraction | percent | sample | ratio | subsample": "`bd.load({name}, split='train[:10%]')`, which is a random sample",
+        "frac | fraction | percent | sample | ratio | subsample": "`bd.load({name}, split='train[:{value:10%}]')`, which is a random sample",
         "pin_memory | collate_fn | sampler | batch_sampler | persistent_workers": (
             "`torch.utils.data.DataLoader(bd.load({name}, split={split:'train'}).as_torch(), {argument}={value})`"
         ),
@@ -1317,13 +1400,14 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "train": "`bd.load({name}, split='train')`",
         "splits | split_name | subsets": "`bd.load({name}, split={value})`",
+        "download_mode": "nothing: what is published does not change; `beam-datasets build --overwrite` builds it again",
         "file_format": "nothing: datasets are TFRecord files; `beam-datasets export NAME --format parquet --to DIR` writes others",
         "schema | infer_schema | on_bad_files | pattern | delimiter": (
             "`beam-datasets build --help`, which lists the formats of files; `bd.load` reads what is published"
         ),
         "as_numpy | as_dict | numpy": "`bd.load({name}, split={split:'train'})`: values are NumPy's",
         "epochs | repeat": "`bd.load({name}, split={split:'train'}).repeat({value})`",
-        "download | try_gcs | download_and_prepare | download_and_prepare_kwargs | as_dataset_kwargs | download_mode": (
+        "download | try_gcs | download_and_prepare | download_and_prepare_kwargs | as_dataset_kwargs": (
             "`import beam_datasets.tfds as tfds`, then `tfds.load({name}, ...)`, which takes it; `bd.load` reads what is published"
         ),
         "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
@@ -1376,7 +1460,11 @@ COMMANDS: Mapping[str, str] = {
         "`beam-datasets prune {name:NAME} --keep 1`, which removes old versions; to remove all, delete the directory that "
         "`beam-datasets info {name:NAME}` prints"
     ),
-    "download | pull | fetch | clone | push | upload | deploy | sync | copy | cp | mv | rename | move": (
+    "mv | rename | move | cp | copy": (
+        "`beam-datasets materialize {name:NAME} --to {second:NEW} --data_dir DIR`, which copies a dataset under another name; "
+        "`beam-datasets prune {name:NAME} --keep 1` removes old versions"
+    ),
+    "download | pull | fetch | clone | push | upload | deploy | sync": (
         "`beam-datasets materialize {name:NAME} --source_data_dir FROM --data_dir TO`, which copies; both may be URLs. "
         "`bd.load({name:'NAME'}, data_dir='gs://bucket/data')` reads a store directly"
     ),
@@ -1405,7 +1493,18 @@ COMMANDS: Mapping[str, str] = {
         "`beam-datasets materialize {name:NAME} --split 'train=train[:10%]' --to few --data_dir DIR`, which also takes --where, "
         "--features and several datasets"
     ),
-    "add | update | extend | insert | upsert": "`beam-datasets append {name:NAME} --from SOURCE`",
+    "add | update | extend | insert | upsert": "`beam-datasets append {name:NAME} --from csv --pattern {file:FILES}`, or jsonl, parquet; "
+    "`--from SOURCE` names a dataset",
+    "branch | rebase | stash | blame | worktree | bisect | cherry_pick | reflog": (
+        "`beam-datasets list --versions`: a dataset has versions and no branches; `beam-datasets tag {name:NAME:1.0.0} TAG` names one"
+    ),
+    "reset": "`NAME:1.0.0`, an older version, where a dataset is read: it stays as it is; `beam-datasets gc DATA_DIR` lists leftovers",
+    "remote | origin | bucket | storage": "--data_dir URL of each command, or $BEAM_DATASETS_DATA_DIR, such as gs://bucket/data",
+    "dummy_data | fake_data | mock": "`beam-datasets new NAME`, whose test has dummy data; `beam_datasets.testing.mock_data` in Python",
+    "run_beam | beam | submit | launch": "`beam-datasets build {name:FILE} --runner FlinkRunner`, or another runner of Beam",
+    "convert_to_parquet": "`beam-datasets export {name:NAME} --format parquet --to DIR`",
+    "delete_from_hub": "`beam-datasets prune {name:NAME} --keep 1`",
+    "lfs_enable_largefiles | lfs | lfs_multipart_upload": "`beam-datasets materialize NAME --data_dir gs://bucket/data`, which writes files of any size",
     "search | find | grep | sql": "`bd.load({name:'NAME'}, split='train').filter(function)`, or `find(key)`, in Python; `beam-datasets materialize "
     "{name:NAME} --where \"label = 'cat'\" --to few` writes what fits a condition",
     "resume | retry | restart | continue": "`beam-datasets build {name:NAME} --resume`",
@@ -1419,7 +1518,7 @@ COMMANDS: Mapping[str, str] = {
     "scrub": "`beam-datasets verify {args}`",
     "unpublish": "`beam-datasets prune {name:NAME} --keep 1`, or delete the directory of the version",
     "index | reindex | build_index": "`beam-datasets verify {args} --repair`, which writes missing indexes",
-    "tfds | beam_datasets | datasets_cli | streaming | litdata | hf | wds | seqio_cache_tasks": "`beam-datasets {args}`",
+    "tfds | beam_datasets | datasets_cli | huggingface_cli | streaming | litdata | hf | wds | seqio_cache_tasks": "`beam-datasets {args}`",
     "restore | rollback | revert | checkout": "`NAME:1.0.0`, an older version, where a dataset is read: it stays as it is",
     "estimate | cost | simulate | dry_run": "`beam-datasets plan {args}`",
     "version | env | about | V": "`beam-datasets versions`",
@@ -1430,6 +1529,9 @@ COMMANDS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     # What is typed here: the names of others. An entry applies to commands that have the first option of its text, or
     # that it names before a colon.
+    "head: `--json`": "format | output_format | output | jsonl | csv | raw",
+    "head: `--images DIR`, which writes them; without it only their shape is printed": "no_images | show_images | save_images",
+    "head: nothing: long values are cut to the width of the terminal": "width | truncate | wrap | max_width | columns_width",
     "head: `--split 'train[{value:5}:]'`, a slice that begins there": "start | skip | offset | begin | from | after",
     "head: `--split 'train[100:]'`, a slice that begins elsewhere: examples are in random order": "random | sample | shuffle | seed",
     "head: `beam-datasets slices NAME 'train[{value:5}:]'`, which shows where they are stored": "index | position",
@@ -1451,7 +1553,14 @@ OPTIONS: Mapping[str, str] = {
     ),
     "list: `--versions`, which also prints sizes, times, tags and sources": "all | long | l | a | tags | details | full | history | verbose | v",
     "verify: `--jobs {value:8}`, which reads more shards at once: all of a dataset is read": "quick | fast | sample | limit | shallow",
-    "verify: `beam-datasets verify NAME`, which reads all splits": "split | splits",
+    "verify: `beam-datasets verify NAME`, which reads all splits": "split | splits | all",
+    "diff: `--json`, or no option: the numbers of each split, and examples that differ, are printed": (
+        "stat | stats | summary | name_only | brief | numstat | short | output | format | verbose"
+    ),
+    "gc: nothing: leftovers are listed, and with --yes removed": "aggressive | prune | auto | keep_largest_pack",
+    "explore: `--host 0.0.0.0 --token`, which serves other machines": "share | public | listen | bind | remote | server_name",
+    "list: `--data_dir {value:gs://bucket/data}`": "remote | remotes | r | url | bucket",
+    "list: `beam-datasets list`, which lists datasets": "datasets | dataset",
     "materialize: `--split 'train[:{value:1000}]'`": "limit | n | max_examples | take | num_examples | max_rows | rows | count | head",
     "materialize: `--split 'train[:10%]'`, a random sample": "sample | frac | fraction | percent | subsample | ratio",
     "materialize: `--features A,B`, the features to keep": "drop | exclude | remove | remove_columns | drop_columns | without",
@@ -1465,6 +1574,16 @@ OPTIONS: Mapping[str, str] = {
     "export: `--format parquet` as it is: its files are compressed": "compression | compress | codec | gzip | zstd",
     "export: `--features A,B`, the features to keep": "drop | exclude | remove | remove_columns | drop_columns | without",
     "build: `--manual_dir DIR/NAME`, the directory of this dataset": "add_name_to_manual_dir",
+    "build: `--download_dir {value:DIR}`, which also keeps what is extracted": "extract_dir | extraction_dir | cache_extracted",
+    "build: `--download_dir DIR`, `--manual_dir DIR` and `--register_checksums`, the settings of downloads": "download_config | dl_config",
+    "build: `--register_checksums`, which writes checksums.tsv beside the builder": "checksums_dir | checksums | checksum_file | checksums_file",
+    "build: nothing: only the builder downloads, and what is in --download_dir is not downloaded again": (
+        "no_download | try_gcs | try_download_gcs | offline | use_gcs"
+    ),
+    "build: `beam-datasets build NAME` for each dataset: it comes first, without an option": "datasets",
+    "build: `--data_dir {value:gs://bucket/data}`": "remote | bucket | gcs_bucket | s3",
+    "versions: `beam-datasets list --versions`, those of datasets": "all | dataset | name",
+    "export: `--to DIR`, whose files can be uploaded to {value:a hub}": "push_to_hub | repo | repo_id | hub | upload",
     "build: `--data_dir {value:DIR}`: readers see a version when it is complete": "publish_dir | tmp_dir | work_dir | staging_dir",
     "build: `python -m pdb -m beam_datasets.cli build NAME`": "pdb | ipdb | breakpoint",
     "build: `NAME/CONFIG`, the config as a part of the name": "config_idx | config_index",
@@ -1509,7 +1628,8 @@ OPTIONS: Mapping[str, str] = {
     "export: `--split {value:train}`, also several times": "splits | slice | slices | subset | s",
     "gc: `--yes` to remove what it lists; without it nothing is removed": "dry_run | simulate | preview",
     "verify: `beam-datasets verify NAME`, which compares all checksums": "checksums | checksum | hash | hashes",
-    "new: `--to {value:DIR}`; each builder has one form": "format | data_format | template | dir | directory | output | data_dir",
+    "new: `--to {value:DIR}`": "dir | directory | output | data_dir | path",
+    "new: nothing: each builder has one form, which reads any format": "format | data_format | template | kind | type",
     "`--data_dir {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | target_dir | save_dir | dir"
     " | directory | root_dir | datasets_dir | cache_dir | d | base_dir | to | output_path",
     "`--pattern {value:FILES}`": "file | files | data_files | data_file | path | paths | input | inputs | input_file | i | f"
@@ -1532,7 +1652,7 @@ OPTIONS: Mapping[str, str] = {
     "`--skip_bad`": "on_bad_lines | ignore_errors | error_bad_lines | errors | skip_errors | on_error | tolerant | lenient"
     " | warn_bad_lines | strict | max_bad_records",
     "`--infer_rows {value:20000}`": "sample_rows | infer_schema_length | infer_schema | sample_size",
-    "`--feature {value:COLUMN}=class`, which makes labels of a column of texts": "label | target | label_column | labels | y | target_column | class_column | label_col | label_key",
+    "`--feature {value:COLUMN}=class`, which makes labels of a column of texts": "label | target | label_column | labels | target_column | class_column | label_col | label_key",
     "`--split train=80% --split test=20%`": "test_size | val_size | validation_split | train_size | test_split | split_ratio"
     " | validation_size | train_split | splits | val_split | test_fraction | ratio | holdout",
     "`--split {value:train}`": "slice | subset | s",
@@ -1572,8 +1692,9 @@ OPTIONS: Mapping[str, str] = {
     "`--html {value:page.html}`": "output | out | o | plot | html_file | save | page | report",
     "`--keep {value:3}`": "keep_last | n | num | retain | last",
     "`--beam`": "distributed | cluster",
-    "`beam-datasets export NAME --format {value:parquet} --to DIR` after it is built: shards are TFRecord files": "format"
-    " | file_format | output_format",
+    "nothing: shards are TFRecord files; `beam-datasets export NAME --format parquet --to DIR` writes others after it is built": (
+        "format | file_format | output_format"
+    ),
     "nothing: shards are TFRecord files without compression, so that any example can be read": "compression | compress | gzip"
     " | compression_type | zstd",
     "nothing: the keys decide the order. Another one for each reader is `ds.shuffle(seed=0)`": "nondeterministic_order | seed | shuffle | random_seed"

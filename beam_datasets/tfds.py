@@ -34,7 +34,7 @@ from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
 from beam_datasets.downloads import http
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, nearest_name
 from beam_datasets.features import image_codec
 from beam_datasets.features.base import to_feature
 from beam_datasets.features.numbers import enable_tfds_conversions, iter_connectors
@@ -51,6 +51,9 @@ from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
 
+_DUMMY = "write a small builder in the test, derived from tfds.core.GeneratorBasedBuilder"
+_ROUND_TRIP = "compare `features.deserialize_example(features.serialize_example(example))` with the example"
+_CATALOGUE = "the datasets of TFDS are not in beam_datasets; docs/reference/tfds.md says how to build or read them"
 _NOT_HERE = {
     "core.example_parser": "read the dataset with beam_datasets.load()",
     "core.ShardBasedBuilder": "return an iterable or a Beam PTransform for each split; shards are cut by the plan",
@@ -66,7 +69,7 @@ _NOT_HERE = {
     "download.GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.ComputeStatsMode": "use `beam-datasets stats`",
     "dataset_collection": "load each dataset by its name",
-    "benchmark": "measure the iteration itself",
+    "benchmark": "measure a loop over the dataset, such as `sum(1 for _ in ds)`",
     "builder_cls": "use the class, or beam_datasets.builder(name)",
     "core.add_data_dir": "give data_dir=",
     "dataset_builders.ConllBuilderConfig": "derive from tfds.core.BuilderConfig",
@@ -92,8 +95,42 @@ _NOT_HERE = {
     "core.utils": "it is a helper inside of TFDS: use what Python, NumPy or tf.nest have for it",
     "typing": "use the types of beam_datasets.features",
     "folder_dataset.compute_split_info": "use `beam-datasets adopt`, or bd.adopt()",
+    "core.visualization": "use bd.show_examples(ds) or `beam-datasets head`",
+    "core.registered": "use bd.list_builders(), and an import of the builder's module, which registers it",
+    "core.dataset_metadata": "use bd.builder(name).info",
+    "core.logging": "use logging.getLogger('beam_datasets')",
+    "features.text": "features.Text stores text; encode it where it is read, in ds.map(function)",
+    "features.SubwordTextEncoder": "features.Text stores text; encode it where it is read, in ds.map(function)",
+    "features.TokenTextEncoder": "features.Text stores text; encode it where it is read, in ds.map(function)",
+    "features.ByteTextEncoder": "features.Text stores text; encode it where it is read, in ds.map(function)",
+    "features.AnyFeature": "use Any of typing",
+    "beam.inc_counter": "use beam.metrics.Metrics.counter() of Apache Beam",
     "testing.PickableDataSourceMock": "mock_data(as_data_source_fn=) takes a function that returns any source",
+    "testing.TestCase": "use unittest.TestCase, or plain functions that pytest runs",
+    "testing.test_case": "use unittest.TestCase, or plain functions that pytest runs",
+    "testing.SubTestCase": "use subTest() of unittest.TestCase, or pytest.mark.parametrize",
+    "testing.FeatureExpectationsTestCase": _ROUND_TRIP,
+    "testing.FeatureExpectationItem": _ROUND_TRIP,
+    "testing.assert_features_equal": "compare features by ==",
+    "testing.tmp_dir": "use tempfile.TemporaryDirectory(), or tmp_path of pytest",
+    "testing.make_tmp_dir": "use tempfile.mkdtemp(), or tmp_path of pytest",
+    "testing.rm_tmp_dir": "use shutil.rmtree(directory)",
+    "testing.fake_examples_dir": "DatasetBuilderTestCase reads dummy_data beside the test, or its EXAMPLE_DIR",
+    "testing.mock_kaggle_api": "use unittest.mock.patch",
+    "testing.mock_tf": "use unittest.mock.patch",
+    "testing.MockFs": "use tmp_path of pytest",
+    "testing.run_in_graph_and_eager_modes": "values are NumPy's: nothing depends on a mode of TensorFlow",
+    "testing.RaggedConstant": "use tf.ragged.constant of TensorFlow, or a list of arrays",
+    "testing.DummyDataset": _DUMMY,
+    "testing.DummyMnist": _DUMMY,
+    "testing.DummyBeamDataset": _DUMMY,
+    "testing.DummyDatasetSharedGenerator": _DUMMY,
+    "testing.DummyDatasetCollection": _DUMMY,
+    "testing.DummyParser": _DUMMY,
+    "testing.DummySerializer": _DUMMY,
     "testing": "beam_datasets.testing has DatasetBuilderTestCase and mock_data; other tests use pytest",
+    **dict.fromkeys(("audio", "image", "image_classification", "object_detection", "text", "translation"), _CATALOGUE),
+    **dict.fromkeys(("video", "structured", "question_answering", "summarization", "datasets"), _CATALOGUE),
 }
 
 
@@ -105,7 +142,7 @@ class _Names(types.ModuleType):
 
     def __init__(self, path: str, find: Callable[[str], Any] = lambda _: None, /, **members: object) -> None:
         super().__init__(f"{__name__}.{path}")
-        self.__dict__.update(members, _find=find)
+        self.__dict__.update(members, _find=find, __path__=[])  # a package, so that an import of others has advice
         sys.modules[self.__name__] = self
 
     def __reduce__(self) -> Any:  # of a script's global, which is pickled with the classes of `__main__`
@@ -161,10 +198,22 @@ def _raise_missing(path: str) -> NoReturn:
         AttributeError: always.
     """
     instead = next((replacement for name, replacement in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
+    instead = instead or _equivalent_elsewhere(path.rpartition(".")[2])
     raise AttributeError(
-        f"tfds.{path} has no equivalent in beam_datasets"
-        + (f"; {instead}." if instead else ". docs/reference/tfds.md lists the names that have one")
+        f"tfds.{path} has no equivalent in beam_datasets; "
+        f"{instead or 'docs/reference/tfds.md lists the names that have one'}."
     )
+
+
+def _equivalent_elsewhere(name: str) -> str:
+    """Returns "use tfds.NAME" with the module in which a name exists, or a similar name; '' if there is none."""
+    spaces = {"": globals(), "core.": vars(core), "download.": vars(download), "features.": vars(features)}
+    spaces |= {"decode.": vars(decode), "testing.": _tests}
+    paths = {
+        member: f"{prefix}{member}" for prefix, members in spaces.items() for member in members if member[0] != "_"
+    }
+    near = paths.get(name) or paths.get(nearest_name(name, paths, cutoff=0.8))
+    return f"use tfds.{near}" if near else ""
 
 
 def tfds_path(*relative: str) -> pathlib.Path:
@@ -364,6 +413,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = True,
     download_and_prepare_kwargs: Mapping[str, Any] | None = None,
+    as_dataset_kwargs: Mapping[str, Any] | None = None,
     builder_kwargs: Mapping[str, Any] | None = None,
     try_gcs: bool = False,
     config: Any = None,
@@ -385,6 +435,7 @@ def load(
         data_dir: see there.
         download: whether to generate it.
         download_and_prepare_kwargs: arguments of the builder's `download_and_prepare`.
+        as_dataset_kwargs: further arguments of this function, such as {"batch_size": 32}.
         builder_kwargs: see there.
         try_gcs: has no meaning here.
         config: see there.
@@ -404,21 +455,24 @@ def load(
         prepare = getattr(dataset_builder, "download_and_prepare", None)
         if prepare is not None:
             prepare(**(download_and_prepare_kwargs or {}))
+    reading_options = {
+        "split": split,
+        "batch_size": batch_size,
+        "shuffle_files": shuffle_files,
+        "decoders": decoders,
+        "read_config": read_config,
+        "as_supervised": as_supervised,
+    }
     return opening.load(
         name,
-        split=split,
         data_dir=data_dir,
         config=config,
         version=version,
-        batch_size=batch_size,
-        shuffle_files=shuffle_files,
-        decoders=decoders,
-        read_config=read_config,
-        as_supervised=as_supervised,
         text=text,
         with_info=with_info,
         builder_kwargs=dict(builder_kwargs or {}),
         storage_options=storage_options,
+        **(reading_options | dict(as_dataset_kwargs or {})),
     )
 
 
@@ -603,6 +657,9 @@ testing = _Names("testing", functools.partial(_import_later, _tests))
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
 data_source = load
 public_api = sys.modules[__name__]
+
+
+__path__: list[str] = []  # a package, so that an import of what it lacks has advice
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,8 @@ import inspect
 import pickle
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,8 @@ GUESSES = [
     ("ds.unique('id')", "{e['id'] for e in ds}", set(range(12))),
     ("ds.select([3, 1])", "ds[[3, 1]]", ...),
     ("ds.select(range(2))", "ds[range(2)]", ...),
-    ("ds.train_test_split(test_size=0.3)", "bd.load(..., split=['train[20%:]', 'train[:20%]'])", ...),
+    ("ds.train_test_split(test_size=0.3)", "bd.load(..., split=['train[30%:]', 'train[:30%]'])", ...),
+    ("ds.train_test_split(test_size=100)", "bd.load(..., split=['train[20%:]', 'train[:20%]'])", ...),
     ("ds.sort('id')", "sorted(ds, key=", ...),
     ("ds.shard(num_shards=4, index=1)", "ds.shard(1, 4)", ...),
     ("ds.shard(8, index=3)", "ds.shard(3, 8)", ...),
@@ -518,6 +521,36 @@ GUESSES = [
     ("stream.num_rows", "sum(1 for _ in stream)", 12),
     ("stream.as_jax()", "iter(stream)", ...),
     ("bd.materialise", "Did you mean 'materialize'?", ...),
+    # names that no table has: the names that there are
+    ("ds.frobnicate()", "Dataset has no attribute 'frobnicate'. It has as_grain_source, as_jax", ...),
+    ("builder.frobnicate()", "ReadOnlyBuilder has no attribute 'frobnicate'. It has as_data_source", ...),
+    ("ds.features.frobnicate", "Its features are items: 'id', 'key', 'text'", ...),
+    ("bd.frobnicate()", "`dir(beam_datasets)` lists the names", ...),
+    # the numbers, keywords and names of the caller
+    ("ds.train_test_split(0.05)", "bd.load(..., split=['train[5%:]', 'train[:5%]'])", ...),
+    ("ds.rsample(0.25)", "split='train[:25%]'", ...),
+    ("bd.load('d', frac=0.3)", "split='train[:30%]'", ...),
+    ("ds.sort('id', reverse=True)", "sorted(ds, key=lambda e: e['id'])", ...),
+    ("ds.shuffle(seed=42, generator=None)", "ds.shuffle(seed=42)", ...),
+    ("ds.map_dict(id=f)", "ds.map(lambda e: {**e, 'id': f(e['id'])})", ...),
+    ("ds.rename_keys(image='jpg')", "ds.map(lambda e: {'image': e['jpg']})", ...),
+    ("ds.to_tuple('id', 'text')", "ds.map(lambda e: (e['id'], e['text']))", ...),
+    ("ds.to_tf_dataset(batch_size=2)", "ds.batch(2).as_tf_dataset()", ...),
+    ("bd.DataLoader(ds, batch_size=4)", "DataLoader(ds.as_torch(), batch_size=4)", ...),
+    ("bd.RandomMix([ds, ds], probs=[0.5, 0.5])", "bd.mix([ds, ds], weights=[0.5, 0.5], seed=0)", ...),
+    ("bd.StreamingDataset(remote='s3://b/x', local='y')", "data_dir='s3://b/x'", ...),
+    ("bd.get_dataset(mixture_or_task_name='d')", "bd.load('d', split='train')", ...),
+    # commands as functions, and arguments of functions without any
+    ("bd.head('d')", "beam-datasets head d", ...),
+    ("bd.explore('d')", "beam-datasets explore d", ...),
+    ("bd.tag('d:1.0.0', 'best')", "beam-datasets tag d:1.0.0 best", ...),
+    ("ds.raw(True)", "raw(): too many positional arguments. Use `ds.raw()`", ...),
+    ("ds.as_grain_source(shuffle=True)", "Grain's `shuffle(seed=0)`", ...),
+    ("bd.DatasetInfo(features={}, schema={})", "bd.DatasetInfo(builder=self, features={})", ...),
+    ("ds.shuffle(None)", "Give a number, such as seed=0", ...),
+    ("ds.__setattr__('transform', f)", "a Dataset never changes. Use `ds.map(function)`", ...),
+    ("stream.__setattr__('epoch', 3)", "a Stream never changes. Use `ds.iterate(epoch=0)`", ...),
+    ("ds.features.__setitem__('id', 'int8')", "bd.features.FeaturesDict({**ds.features, 'id': feature})", ...),
 ]
 
 
@@ -728,6 +761,15 @@ IMPORTS = [
 ]
 
 
+IMPORTS += [
+    ("from beam_datasets.tfds import load_dataset", "docs/reference/tfds.md lists the names"),
+    ("from beam_datasets.tfds.testing import TestCase", "use unittest.TestCase"),
+    ("from beam_datasets.tfds.core import DownloadConfig", "use tfds.download.DownloadConfig"),
+    ("from beam_datasets.tfds.features import Txt", "use tfds.features.Text"),
+    ("import beam_datasets.tfds.testing.test_utils", "beam_datasets.testing has DatasetBuilderTestCase"),
+]
+
+
 @pytest.mark.parametrize("statement, expected", IMPORTS)
 def test_an_import_of_a_foreign_name_says_what_to_write(statement: str, expected: str) -> None:
     with pytest.raises(ImportError) as caught:
@@ -756,6 +798,20 @@ def test_other_imports_fail_as_ever(statement: str) -> None:
     with pytest.raises(ImportError) as caught:
         exec(statement, {})
     assert re.match("cannot import name 'nothing'|No module named", str(caught.value))
+
+
+@pytest.mark.parametrize("name", ["unknown", "features.unknown", "tfds.unknown", "load_dataset"])
+def test_a_module_that_is_looked_for_does_not_exist(name: str) -> None:
+    assert importlib.util.find_spec(f"beam_datasets.{name}") is None
+
+
+def test_a_package_that_is_reloaded_has_one_finder() -> None:
+    code = (
+        "import importlib, sys, beam_datasets as bd; finders = len(sys.meta_path); importlib.reload(bd); "
+        "assert len(sys.meta_path) == finders; del sys.modules['beam_datasets']; import beam_datasets; "
+        "assert len(sys.meta_path) == finders"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_in_does_not_read_the_dataset(names: dict[str, Any]) -> None:

@@ -161,6 +161,14 @@ def test_load_generates_the_config_that_is_named(tmp_path: Path) -> None:
     prepare = {"download_and_prepare_kwargs": {"num_workers": 1}}
     assert len(tfds.load("sized", split="train", config="large", data_dir=tmp_path, **prepare)) == 5
     assert [path.name for path in (tmp_path / "sized").iterdir() if path.is_dir() and path.name[0] != "."] == ["large"]
+    config = tfds.core.BuilderConfig(name="large")
+    for options in ({"builder_kwargs": {"config": config}, "version": "1.0.0"}, {"config": config, "version": "1.*.*"}):
+        read = bd.load("sized", split="train", data_dir=tmp_path, **options)
+        assert len(read) == 5
+    batches = tfds.load(
+        "sized", data_dir=tmp_path, config="large", as_dataset_kwargs={"split": "train", "batch_size": 4}
+    )
+    assert [len(batch["n"]) for batch in batches] == [4, 1]
     with pytest.raises(TypeError, match="parallel_interleave"):
         tfds.load("sized", split="train", parallel_interleave=True, data_dir=tmp_path)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import re
+import shlex
 import sys
 import tempfile
 import time
@@ -26,6 +28,7 @@ from beam_datasets.cli.options import (
     engine_group,
     engine_options,
     given,
+    near_option,
     parse_with_beam,
     storage_options,
     whole_number,
@@ -342,9 +345,26 @@ def _parse_build(args: Sequence[str], command: Command) -> tuple[argparse.Namesp
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
         parser.parse_args(with_underscores(args))
     with importing_beam():
-        request = resolve(args[0])
+        try:
+            request = resolve(args[0])
+        except UsageError as error:
+            raise UsageError(f"{error}{_note_if_published(args, parser)}") from None
     add_builder_options(parser, request.builder)
     return *parse_with_beam(parser, args), request
+
+
+def _note_if_published(args: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """Returns a sentence for a name that is published in the directory of datasets, but whose builder is unknown."""
+    parsed, _ = parser.parse_known_args(with_underscores(args))
+    data_dir = str(parsed.data_dir or catalog.root_dir(None))
+    if "://" in data_dir or not re.fullmatch(r"[a-zA-Z]\w*", args[0]):  # no store is asked to word an error
+        return ""
+    if not catalog.list_versions(args[0], data_dir=data_dir):
+        return ""
+    return (
+        f". {args[0]} is published in {data_dir}: `beam-datasets info {args[0]}` prints it, and `beam-datasets append "
+        f"{args[0]} --from SOURCE` adds examples"
+    )
 
 
 def _with_dataset(args: Sequence[str]) -> Sequence[str]:
@@ -356,7 +376,25 @@ def _with_dataset(args: Sequence[str]) -> Sequence[str]:
     except UsageError as error:
         if not args:
             return args  # prints help
-        raise UsageError(f"the dataset comes first: {COMMAND.usage}\n{error}") from None
+        if dataset := _dataset_after_options(args):
+            others = list(args)
+            others.remove(dataset)
+            raise UsageError(
+                f"the dataset comes first: `beam-datasets build {shlex.join([dataset, *others])}`"
+            ) from None
+        hint = near_option(args, COMMAND.parser())
+        raise UsageError(f"the dataset comes first: {COMMAND.usage}.{hint}\n{error}") from None
+
+
+def _dataset_after_options(args: Sequence[str]) -> str:
+    """Returns the argument that is the dataset, behind options; '' if none is.
+
+    It is a known dataset or the file of a builder, else an argument that does not follow an option.
+    """
+    known = {*catalog.registered(), *known_names()}
+    values = [(previous, arg) for previous, arg in itertools.pairwise(args) if not arg.startswith("-")]
+    datasets = [arg for _, arg in values if arg in known or re.search(r"\.py\b", arg)]
+    return next(iter(datasets or [arg for previous, arg in values if not previous.startswith("-")]), "")
 
 
 def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> DatasetBuilder:

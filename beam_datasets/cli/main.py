@@ -231,7 +231,8 @@ def _run_command(args: list[str]) -> int:
     if args[0] == "help":  # as git and pip take it
         args = [*args[1:2], "--help"]
     if args[0].startswith("-") and args[0] not in ("-h", "--help", "-V", "--version"):
-        raise UsageError(f"expected a command, got {args[0]!r}. Type `beam-datasets COMMAND [options]`")
+        version = " `beam-datasets --version` prints the version." if args[0] == "-v" else ""
+        raise UsageError(f"expected a command, got {args[0]!r}.{version} Type `beam-datasets COMMAND [options]`")
     parsed = parser.parse_args(args)
     if parsed.command not in COMMANDS:
         from beam_datasets.advice import instead_of_command

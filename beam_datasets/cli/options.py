@@ -229,7 +229,7 @@ class Parser(argparse.ArgumentParser):
         """
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            near = self._engine_note(unknown) or near_option(unknown, self) or self._option_of(unknown[0])
+            near = self._engine_note(unknown) or self._near_options(unknown) or self._option_of(unknown[0])
             self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
         return parsed
 
@@ -241,6 +241,11 @@ class Parser(argparse.ArgumentParser):
         advice = " `build` the new examples there as a dataset, and append it with --from." if name == "append" else ""
         return f" {name} runs on this machine, without an engine.{advice}"
 
+    def _near_options(self, unknown: Sequence[str]) -> str:
+        """Returns the replacement for the first of the unknown options that has one; '' if there is none."""
+        hints = (near_option(unknown[i:], self) for i, arg in enumerate(unknown) if arg.startswith("-"))
+        return next(filter(None, hints), "")
+
     def _option_of(self, text: str) -> str:
         """Returns ` Did you mean '--data_dir x'?`, or another option that may be meant by an argument x without one."""
         options = self._option_string_actions
@@ -250,6 +255,10 @@ class Parser(argparse.ArgumentParser):
             return f" Did you mean '--count {text}'?"
         if self.prog == "beam-datasets list" and not os.path.exists(text) and text[:1] != "-":
             return f" Use `beam-datasets info {shlex.quote(text)}` for one dataset."
+        if self.prog == "beam-datasets versions":
+            return " Use `beam-datasets list --versions` for the versions of datasets."
+        if self.prog == "beam-datasets slices" and text[:1] != "-" and not os.path.exists(text):
+            return f" Slices are joined by +, as in 'train[:10%]+{text}'."
         takes_name = self.prog.rpartition(" ")[2] not in ("gc", "new", "site")
         if takes_name and re.fullmatch(r"\d+\.\d+\.\d+", text):
             versions = "NAME:1.0.0 NAME:2.0.0" if self.prog == "beam-datasets diff" else f"NAME:{text}"
@@ -276,6 +285,8 @@ class Parser(argparse.ArgumentParser):
             message = f"{message}. {instead_of_format(uses[choice[1]], choice[2]) if choice[1] in uses else ''}".strip()
         if message.startswith("the following arguments are required:"):
             message += self._foreign_option()
+            if message.endswith("--to") and len(self._args) > 1 and not any(arg[:1] == "-" for arg in self._args[:2]):
+                message += f". Use `--to {shlex.quote(self._args[1])}`"
             if self.example:
                 example = self.example
                 if "--root" in message:  # of folders

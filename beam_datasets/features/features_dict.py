@@ -7,7 +7,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_datasets.advice import missing_attribute, names_foreign_constructor_arguments
+from beam_datasets.advice import advised_setitem, missing_attribute, names_foreign_constructor_arguments
 from beam_datasets.arguments import is_unicode, shown
 from beam_datasets.errors import (
     FeatureKeyError,
@@ -112,6 +112,8 @@ class FeaturesDict(FeatureConnector):
             if name in vars(self).get("features", ()):
                 raise AttributeError(f"FeaturesDict has no attribute {name!r}. Use `features[{name!r}]`.", name=name)
             raise missing_attribute("features_dict", self, name) or _no_attribute(self, name)
+
+        __setitem__ = __delitem__ = advised_setitem("features_dict")
 
     def __contains__(self, name: object) -> bool:
         return name in self.features
@@ -396,6 +398,7 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
     return check
 
 
-def _no_attribute(obj: object, name: str) -> AttributeError:
-    """Returns the error that Python raises for a missing attribute."""
-    return AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj)
+def _no_attribute(obj: FeaturesDict, name: str) -> AttributeError:
+    """Returns the error for a missing attribute; for a public name it lists the features, which are items."""
+    items = "" if name.startswith("_") else f". Its features are items: {', '.join(map(repr, obj.features))}."
+    return AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}{items}", name=name, obj=None)

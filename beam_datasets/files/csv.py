@@ -224,7 +224,8 @@ class Dialect:
     """The format of CSV files.
 
     Attributes:
-        delimiter: separator of fields; None for a tab in `.tsv` and `.tab` files and a comma in others.
+        delimiter: separator of fields, where a backslash and t, or `tab`, mean a tab; None for a tab in `.tsv` and
+            `.tab` files and a comma in others.
         quote: quote character around fields, doubled inside them; '' for files that never quote.
         encoding: encoding of the text, as Python names it; a byte order mark is dropped.
         columns: names of the columns, for files without a header.
@@ -249,8 +250,10 @@ class Dialect:
                 `columns`.
         """
         check_encoding(self.encoding)
+        if self.delimiter in ("\\t", "tab"):  # as it is typed in a shell
+            object.__setattr__(self, "delimiter", "\t")
         if self.delimiter is not None and len(self.delimiter) != 1:
-            raise ValueError(f"delimiter is {self.delimiter!r}; expected one character")
+            raise ValueError(f"delimiter is {self.delimiter!r}; expected one character, or tab")
         for name, value in (("quote", self.quote), ("escapechar", self.escapechar)):
             if len(value) > 1:
                 raise ValueError(f"{name} is {value!r}; expected one character, or '' for none")

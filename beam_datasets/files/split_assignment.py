@@ -190,7 +190,7 @@ def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | Sp
     say = "train=..2026-01-01 --split test=2026-01-01.." if way == "time" else "train=80% --split test=20%"
     one = {name: value for name, value in splits.items() if isinstance(value, str)}
     if not splits or len(one) < len(splits):
-        raise ValueError(f"expected each split once, such as --split {say}, got {dict(splits)}")
+        raise ValueError(f"expected each split once, such as --split {say}, got {dict(splits) or 'none'}")
     if way == "time":
         return SplitByTime(one)
     wrong = next((name for name, value in one.items() if share_of(value) is None), None)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from beam_datasets.advice import advised_getattr, advised_getitem
+from beam_datasets.advice import advised_getattr, advised_getitem, names_foreign_constructor_arguments
 from beam_datasets.arguments import boolean, is_unicode
 from beam_datasets.errors import MetadataError
 from beam_datasets.formats import proto_json
@@ -117,6 +117,7 @@ class InfoArguments(TypedDict, total=False):
     is_blocked: str | None
 
 
+@names_foreign_constructor_arguments
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetInfo(DatasetIdentity):
     """Metadata of a dataset: its identity, and the attributes below. The argument `builder` provides the identity.

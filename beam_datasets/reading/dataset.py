@@ -12,7 +12,7 @@ from beam_datasets.advice import (
     names_foreign_arguments,
     warns_of_buffer_size,
 )
-from beam_datasets.arguments import boolean, checked_function, count_of, index_of, indices_of, integer
+from beam_datasets.arguments import boolean, checked_function, count_of, index_of, indices_of, integer, seed_number
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_indices
 from beam_datasets.reading.elements.links import Filtered
@@ -121,6 +121,7 @@ class Dataset(ReadPlan, Frameworks):
         dataset._threads = None if threads is None else integer("threads", threads, at_least=1)
         return dataset
 
+    @names_foreign_arguments("raw")
     def raw(self) -> Dataset:
         """Returns the dataset with the stored records, as `bytes`, instead of decoded examples.
 
@@ -150,7 +151,7 @@ class Dataset(ReadPlan, Frameworks):
         Raises:
             ValueError: `window` is None and the dataset is endless, because of a `repeat()` before.
         """
-        seed = integer("seed", seed)
+        seed = seed_number(seed)
         if window is not None:
             return self._with(Window(self._operation, seed, integer("window", window, at_least=1)))
         if self._operation.length >= ENDLESS:

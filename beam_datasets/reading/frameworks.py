@@ -44,6 +44,14 @@ class ForeignOperators(metaclass=NamesForeign):
 
     if not TYPE_CHECKING:  # so that a type checker reports them
         __setitem__ = __delitem__ = advised_setitem("ds")
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Raises an AttributeError for a public name, such as `transform`, which would have no effect."""
+            if not name.startswith("_"):
+                advice = instead_of("ds", name) or "Its operations, such as `ds.map(function)`, return another one."
+                raise AttributeError(f"{name} = ...: a {type(self).__name__} never changes. {advice}", name=name)
+            object.__setattr__(self, name, value)
+
         __mul__ = __rmul__ = advised_operator("ds", "__mul__")
         __contains__ = advised_operator("ds", "__contains__")  # without it, Python would compare with each example
         __or__, __and__, __sub__ = (advised_operator("ds", name) for name in ("__or__", "__and__", "__sub__"))
@@ -205,6 +213,7 @@ class Frameworks(ForeignOperators):
 
         return as_jax(self, device=device, fill=fill, epoch=epoch)
 
+    @names_foreign_arguments("as_grain_source")
     def as_grain_source(self: Any, *, fill: Any = None) -> Any:
         """Returns the dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
 

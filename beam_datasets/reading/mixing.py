@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from beam_datasets.advice import names_foreign_arguments
-from beam_datasets.arguments import integer
+from beam_datasets.arguments import integer, seed_number
 from beam_datasets.features.trees import find_difference
 from beam_datasets.reading.checkpoint import Identity, fingerprint
 from beam_datasets.reading.dataset import Dataset
@@ -107,7 +107,7 @@ def mix(
     _check_source_key(datasets, source_key)
     if stop not in STOPS:
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
-    seed = integer("seed", seed)
+    seed = seed_number(seed)
     fingerprints = [_fingerprint_of(source) for source in datasets]
     titles = _name_sources(fingerprints, names, need_unique=source_key is not None)
     for dataset, title in zip(datasets, titles):

@@ -527,7 +527,7 @@ def builder(
         name: name of the dataset, such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest',
             'digits/small:1.0.0'.
         data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
-        config: the config, instead of one in the name.
+        config: the config, instead of one in the name: its name, or a `BuilderConfig`.
         version: the version, instead of one in the name: a version, a pattern, or 'latest'.
         storage_options: options of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`,
             with the names of obstore (for other schemes, fsspec). They apply to this process and the processes that it
@@ -550,8 +550,9 @@ def builder(
     )
     if builder_class is not None and (kwargs or (has_config and version is None)):
         return builder_class(data_dir=data_dir, config=config, version=version, **kwargs)
+    config_name = getattr(config, "name", config)  # of a BuilderConfig
     try:
-        directory = catalog.find_dataset_dir(parsed_name.name, data_dir, config=config, version=version)
+        directory = catalog.find_dataset_dir(parsed_name.name, data_dir, config=config_name, version=version)
     except DatasetNotFoundError:
         if builder_class is None:
             raise

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
 from beam_datasets import advice, foreign_names
 from beam_datasets.cli import adopt, append, build, head, info, materialize, new, site, stats, verify
+from beam_datasets.cli.explorer import app
 from beam_datasets.cli.history import GC, PRUNE, TAG
 from beam_datasets.cli.main import COMMANDS, main
 from beam_datasets.cli.materialize import EXPORT
 from tests.files.in_process import option_names
+from tests.reading.conftest import write_dataset
 
 GUESSES = [
     ("ls --data_dir 'my data'", "Use `beam-datasets list --data_dir 'my data'`."),
@@ -56,7 +59,7 @@ GUESSES = [
     ("build csv --pattern a.csv --output_dir out", "Use `--data_dir out`."),
     ("build csv --pattern a.csv --num_proc 8", "Use `--num_workers 8`."),
     ("build csv --pattern a.csv --force", "Use `--overwrite`."),
-    ("build csv --pattern a.csv --format parquet", "Use `beam-datasets export NAME --format parquet --to DIR`"),
+    ("build csv --pattern a.csv --format parquet", "`beam-datasets export NAME --format parquet --to DIR`"),
     ("build csv --pattern a.csv -v", "Use `--debug` for the traceback"),
     ("build image_folder --root a --resize 224", "Leave it out: images are stored as they are."),
     ("build json --pattern a.json", "Use `beam-datasets build jsonl`."),
@@ -187,6 +190,33 @@ GUESSES = [
     ("--verbose build", "Type `beam-datasets COMMAND [options]`"),
     ("--data_dir data list", "expected a command, got '--data_dir'"),
     ("reindex digits", "Use `beam-datasets verify digits --repair`"),
+    ("build --config small csv --pattern a.csv", "`beam-datasets build csv --config small --pattern a.csv`"),
+    ("build --config small digits", "the dataset comes first: `beam-datasets build digits --config small`"),
+    ("build --version 2.0.0 my/digits.py:Digits", "`beam-datasets build my/digits.py:Digits --version 2.0.0`"),
+    ("build --datasets=mnist,cifar10", "Use `beam-datasets build NAME` for each dataset"),
+    ("build csv --pattern a.csv --extract_dir x", "Use `--download_dir x`"),
+    ("build csv --pattern a.csv --checksums_dir x", "Use `--register_checksums`"),
+    ("build csv --pattern a.csv --try_gcs", "Leave it out: only the builder downloads"),
+    ("build csv --pattern a.csv --file_format tfrecord", "Leave it out: shards are TFRecord files"),
+    ("build csv --pattern a.csv -y", "Use `--yes`."),
+    ("build csv --pattern a.csv --stratify a", "--split test=20%, got none"),
+    ("new digits --data_format conll", "Leave it out: each builder has one form"),
+    ("new digits --dir here", "Use `--to here`."),
+    ("head digits --format json", "Use `--json`."),
+    ("head digits --width 80", "Leave it out: long values are cut"),
+    ("diff --stat digits digits", "Use `--json`, or no option"),
+    ("tag -a v1 -m x", "Use `beam-datasets tag NAME:1.0.0 TAG`."),
+    ("explore --share", "Use `--host 0.0.0.0 --token`"),
+    ("export digits out --format parquet", "Use `--to out`."),
+    ("export digits --to out --format parquet --push_to_hub me/x", "whose files can be uploaded to 'me/x'"),
+    ("slices digits train test", "Slices are joined by +, as in 'train[:10%]+test'."),
+    ("versions digits", "Use `beam-datasets list --versions`"),
+    ("list datasets", "Use `beam-datasets info datasets` for one dataset."),
+    ("mv digits numbers", "Use `beam-datasets materialize digits --to numbers --data_dir DIR`"),
+    ("add digits a.csv", "Use `beam-datasets append digits --from csv --pattern a.csv`"),
+    ("add 'a b.csv'", "Use `beam-datasets append NAME --from csv --pattern 'a b.csv'`"),
+    ("stash", "Use `beam-datasets list --versions`"),
+    ("-v", "`beam-datasets --version` prints the version."),
 ]
 
 
@@ -194,6 +224,16 @@ GUESSES = [
 def test_an_error_says_what_to_type(capsys: pytest.CaptureFixture[str], guess: str, expected: str) -> None:
     assert main(shlex.split(guess)) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_build_says_that_a_dataset_is_published_whose_builder_is_unknown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_dataset(tmp_path / "tits" / "1.0.0", {"train": [3]})
+    assert main(["build", "tits", "--data_dir", str(tmp_path)]) == 2
+    assert f"tits is published in {tmp_path}: `beam-datasets info tits`" in capsys.readouterr().err
+    assert main(["build", "tots", "--data_dir", str(tmp_path)]) == 2
+    assert "published" not in capsys.readouterr().err
 
 
 def test_help_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,6 +255,7 @@ def test_each_option_of_the_table_is_one_of_a_command() -> None:
         "site": site.COMMAND,
         "new": new.COMMAND,
         "adopt": adopt.COMMAND,
+        "explore": app.COMMAND,
     }
     options = {name: set(command.parser()._option_string_actions) for name, command in commands.items()}
     for file_format in ("csv", "image_folder", "sound_folder"):

@@ -70,6 +70,8 @@ def test_compressed_and_tabs(tmp_path):
     path = tmp_path / "in.tsv.gz"
     path.write_bytes(gzip.compress(b"a\tb\n1\tx,y\n"))
     assert read(path) == [{"a": "1", "b": "x,y"}]
+    for delimiter in ("\t", "\\t", "tab"):  # the last two as a shell passes them on
+        assert read(path, delimiter=delimiter) == [{"a": "1", "b": "x,y"}]
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=5)
