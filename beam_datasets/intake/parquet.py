@@ -40,6 +40,8 @@ MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
 _VALUE_BYTES = 8  # of a value in memory, about
 _ENCRYPTED_MAGIC = b"PARE"
+_END_AND_START = 2 * PARQUET_PREFIX  # the last bytes of a file, and the first of a file that is appended to it
+_SEARCH_BLOCK = 1 << 20
 _DAMAGED = "The file is damaged; write it again"
 
 # Before these versions, statistics of types without a sign were wrong (PARQUET-686), and those of bytes (PARQUET-251).
@@ -138,7 +140,30 @@ class ParquetContent:
             raise InputError(expected="a Parquet file", got=f"an error: {reason(error)}", path=self.path) from error
         if [len(columns) for columns in row_groups] != [len(self.leaves)] * len(self.groups):
             raise InputError(f"expected {len(self.leaves)} columns in each row group. {_DAMAGED}", path=self.path)
+        self._check_is_one_file(row_groups)
         return row_groups
+
+    def _check_is_one_file(self, row_groups: Sequence[Sequence[ColumnChunk]]) -> None:
+        """Raises InputError if another Parquet file precedes this one; pyarrow reads only one of the two.
+
+        Then the end of one and the start of the other lie between the pages and the last footer, where a file has page
+        indexes and Bloom filters at most.
+        """
+        ends = [chunk.start + chunk.stored_size for columns in row_groups for chunk in columns]
+        offset = max(ends, default=0)
+        self._stream.seek(offset)
+        overlap = b""
+        while block := self._stream.read(_SEARCH_BLOCK):
+            if (index := (overlap + block).find(_END_AND_START)) >= 0:
+                raise InputError(
+                    expected="one Parquet file",
+                    got="several that were joined",
+                    advice="Join them with the library that wrote them, or give the original files",
+                    path=self.path,
+                    offset=offset - len(overlap) + index + len(PARQUET_PREFIX),
+                )
+            offset += len(block)
+            overlap = block[1 - len(_END_AND_START) :]
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
         """Raises InputError if a column has fewer or more values than its row groups have rows.

@@ -185,6 +185,22 @@ def test_damage_of_one_row_group():
         list(content.batches(3, ["x"]))
 
 
+@pytest.mark.parametrize(
+    "second", [{"x": range(ROWS)}, {"x": [1, 2]}, {"x": range(5 * ROWS)}], ids=["equal", "fewer", "more"]
+)
+def test_files_that_were_joined(second):
+    """pyarrow reads the rows of one of the files."""
+    options = {"write_page_index": True}
+    first, joined = written({"x": range(ROWS)}, **options), written(second, **options)
+    for data in (first, joined):
+        opened(data).chunks  # noqa: B018
+    with pytest.raises(InputError, match=r"^in/a\.parquet, ") as caught:
+        rows_read(first + joined)
+    if len(joined) <= len(first):
+        assert caught.value.got == "several that were joined"
+        assert caught.value.offset == len(first)
+
+
 def test_encrypted_columns():
     """Statistics of encrypted columns end the process if pyarrow is asked for them."""
     table = pa.table({"open": [1, None], "secret": [3, 4], "o": [{"x": 1, "y": 2}] * 2})
