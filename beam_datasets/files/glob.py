@@ -202,8 +202,8 @@ _LACKS_OPTIONS = re.compile("pipeline_options is not set|Must provide one of cli
 """What Beam's file systems of HDFS and S3 say if no options are set."""
 
 
-_LACKS_PACKAGE = re.compile("Unable to get filesystem|Failed to import|is not defined")
-"""What Beam's file systems say if a package is not installed."""
+_LACKS_PACKAGE = re.compile(r"Unable to get filesystem|Failed to import|NameError\(\W*name \W*\w+\W* is not defined")
+"""What Beam's file systems say if a package is not installed; NameError: of a module that it could not import."""
 
 
 def _answers(pattern: str) -> bool:

@@ -241,3 +241,17 @@ def test_a_package_that_beam_lacks(monkeypatch, scheme, extra, problem):
     with pytest.raises(MissingDependencyError, match=rf"^{scheme}://b/x\.csv: .*pip install 'apache-beam\[{extra}\]'"):
         find(f"{scheme}://b/x.csv")
     assert extra in metadata("apache-beam").get_all("Provides-Extra")
+
+
+def test_a_store_that_says_that_something_is_not_defined(monkeypatch):
+    """An error of a store is shown; no package is missing."""
+    pytest.importorskip("apache_beam")
+    problem = "{'s3://b/x.csv': ClientError('the region of the bucket is not defined')}"
+
+    def match(pattern, limit=None):
+        raise ValueError(problem)
+
+    monkeypatch.setattr(glob, "_match_by_beam", match)
+    with pytest.raises(InputError) as caught:
+        find("s3://b/x.csv")
+    assert str(caught.value) == f"s3://b/x.csv: expected files that can be listed, got an error: {problem}"
