@@ -19,7 +19,10 @@ from beam_datasets.intake.signatures import SOUND, signature_of
 
 _PRINTABLE = re.compile(rb"[\t\n\r\x20-\x7e]*")
 KINDS = ("WAV", "FLAC", "OGG", "MP3", "AIFF")
-CONVERT = "Convert it first, such as by `ffmpeg -i FILE new.flac`"
+CONVERT = (
+    "Convert it first, such as by `ffmpeg -i FILE new.flac`, or if its samples are floats, which FLAC rounds, by "
+    "`ffmpeg -i FILE -c:a pcm_f32le new.wav`"
+)
 _CONVERT_RAW = (
     "If it has samples alone, without a header (.pcm, .raw), give their type, rate and number of channels: "
     "`ffmpeg -f s16le -ar 16000 -ac 1 -i FILE new.wav` for int16, 16 kHz and 1 channel"

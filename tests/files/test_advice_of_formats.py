@@ -11,6 +11,7 @@ import zipfile
 import numpy as np
 import pyarrow as pa
 import pytest
+import soundfile
 from PIL import Image
 
 from beam_datasets.cli import main
@@ -423,8 +424,17 @@ def test_depth(tmp_path):
 @follows("intake/sound_layout.py: ffmpeg -i FILE")
 def test_sounds_of_other_formats(tmp_path):
     path = write(tmp_path, "in/label/a.wav", encoded(subtype="IMA_ADPCM"))
-    [command] = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
-    assert len(rows("sound_folder", converted_sounds(tmp_path, command, path))) == 1
+    commands = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
+    assert len(rows("sound_folder", converted_sounds(tmp_path, commands[0], path))) == 1
+
+
+@follows("intake/sound_layout.py: ffmpeg -i FILE")
+def test_sounds_of_other_formats_whose_samples_are_floats(tmp_path):
+    """FLAC, the only advice, rounded them."""
+    path = write(tmp_path, "in/label/a.caf", encoded(form="CAF", subtype="FLOAT"))
+    commands = re.findall(r"`(ffmpeg .*?)`", refused("sound_folder", tmp_path / "in"))
+    [row] = rows("sound_folder", converted_sounds(tmp_path, commands[-1], path))
+    np.testing.assert_array_equal(row["audio"], soundfile.read(path, dtype="float32")[0])
 
 
 def converted_sounds(folder, command, path):
