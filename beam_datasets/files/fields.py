@@ -319,13 +319,30 @@ def check_spec(name: str, spec: str) -> None:
 
 
 def with_slash(name: str, fields: Mapping[str, Field]) -> str:
-    """Converts `a.x` to `a/x` if it names a field of an object; other names are unchanged.
+    """Converts the name of a nested field with dots to its path with slashes; other names are unchanged.
+
+    A dot may also belong to a name. The name of a column is always this column.
 
     >>> with_slash("a.x", {"a": Field("object")}), with_slash("b.c", {"b.c": Field("string"), "b": Field("object")})
     ('a/x', 'b.c')
+    >>> with_slash("a.x.y", {"a": Field("list", item=Field("object", fields={"x.y": Field("int64")}))})
+    'a/x.y'
     """
-    is_nested = name not in fields and "/" not in name and name.partition(".")[0] in fields
-    return name.replace(".", "/") if is_nested else name
+    if name in fields or "/" in name:
+        return name
+    paths = [path for column, field in fields.items() for path in nested_paths(field, column)]
+    if path := next((path for path in paths if path.replace("/", ".") == name), None):
+        return path
+    return name.replace(".", "/") if name.partition(".")[0] in fields else name
+
+
+def nested_paths(field: Field, path: str) -> Iterator[str]:
+    """Yields the path of a field and of all fields inside it, also in lists, without `[]`."""
+    yield path
+    while field.item is not None:
+        field = field.item
+    for name, inner in (field.fields or {}).items():
+        yield from nested_paths(inner, f"{path}/{name}")
 
 
 def with_slashes(specs: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, str]:

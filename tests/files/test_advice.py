@@ -36,7 +36,7 @@ from tests.files.advice import (
     rows,
     write,
 )
-from tests.files.in_process import advised, option_names, publish
+from tests.files.in_process import advised, make_builder, option_names, publish
 from tests.sounds import encoded
 
 
@@ -348,3 +348,22 @@ def test_advice_for_names_in_quotes(tmp_path):
     path = write(tmp_path, "in.csv", '"""id""",x\n1,1\n2,2\n?,3\n')
     given = advises(refused("csv", path), "--feature", '"""id"""=string')
     assert rows("csv", path, *given)[2] == {'"id"': b"?", "x": 3}
+
+
+def test_advice_for_nested_names_beside_names_with_dots(tmp_path):
+    """It has slashes, since a dot may belong to a name; options take dots, too, where they name no other column.
+
+    `o.k.z` was taken for a field of a field `k`, which no row has.
+    """
+    values = [{"o": {"x": "p", "k.z": "u"}, "o.x": "a"}, {"o": {"x": "q", "k.z": "v"}, "o.x": "b"}]
+    late = jsonl(tmp_path, *values, {"o": {"x": "q"}, "o.x": "b"})
+    given = advises(refused("jsonl", late, "--infer_rows", "2"), "--feature", "o/k.z=string?")
+    assert [row["o"]["k.z"] for row in rows("jsonl", late, "--infer_rows", "2", *given)] == [b"u", b"v", None]
+    path = jsonl(tmp_path, *values)
+    columns = {"o/x": {"p", "q"}, "o.x": {"a", "b"}, "o/k.z": {"u", "v"}, "o.k.z": {"u", "v"}}
+    for name, splits in columns.items():
+        assert make_builder("jsonl", path, "--split_by", f"column={name}").split_generators(None).keys() == splits
+        assert len(rows("jsonl", path, "--key", name, "--stratify", name, "--split", "train=100%")) == 2
+        [row, _] = rows("jsonl", path, "--feature", f"{name}=drop")
+        kept = {*row, *(f"o/{inner}" for inner in row["o"])} - {"o"}
+        assert kept == {"o.x", "o/x", "o/k.z"} - {name, name.replace("o.k", "o/k")}
