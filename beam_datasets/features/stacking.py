@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -511,7 +512,7 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_tuples(examples, pad, path, fill)
     if fill is not KEEP:
         examples = _replace_missing(examples, fill, path)
-        one_of_each_type = {type(example): example for example in examples}
+        one_of_each_type = dict(zip(map(type, examples), examples))
         if any(map(_is_array_like, one_of_each_type.values())):
             return _stack_array_likes(examples, pad, path)
         first = examples[0]
@@ -664,7 +665,8 @@ def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[An
     Raises:
         FeatureValueError: a value is missing and there is no fill value, or lists and arrays are mixed.
     """
-    if any(value is None for value in column):
+    types = set(map(type, column))
+    if NoneType in types:
         if not path:
             raise FeatureValueError(
                 "the examples: expected values, got None, as of a function of map() without `return`"
@@ -675,7 +677,8 @@ def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[An
                 f"Give batch(..., fill={{{shown_name(path)!r}: value}}), or replace it in map()"
             )
         column = [fill if value is None else value for value in column]
-    if len({isinstance(value, list) for value in column}) > 1:
+        types = set(map(type, column))
+    if len({issubclass(kind, list) for kind in types}) > 1:
         _raise_mixed_lists(path)
     return column
 
@@ -712,10 +715,10 @@ def _raise_mixed_lists(path: str) -> NoReturn:
 
 def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
     """Returns an array of numbers of shape (n,), with the dtype of NumPy scalars; of objects if one is None."""
-    if any(number is None for number in numbers):
+    types = set(map(type, numbers))
+    if NoneType in types:
         return to_object_array(numbers)
-    is_of_one_type = len(set(map(type, numbers))) == 1
-    return np.array(numbers, getattr(numbers[0], "dtype", None) if is_of_one_type else None)
+    return np.array(numbers, getattr(numbers[0], "dtype", None) if len(types) == 1 else None)
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
