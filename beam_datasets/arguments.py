@@ -199,7 +199,7 @@ def _bad_index_error(index: Any) -> TypeError:
 
 
 def checked_function(name: str, function: Any) -> Any:
-    """Returns an argument that must be callable; a TypeError if it is not."""
+    """Returns the function `function`, an argument of the method `name`; a TypeError if it cannot take one argument."""
     if not callable(function):
         is_condition = name == "filter" and isinstance(function, str)
         hint = " A condition in SQL is an argument of bd.materialize(..., where=...)." if is_condition else ""

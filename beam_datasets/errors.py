@@ -393,6 +393,8 @@ MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for
 def did_you_mean(name: object, known_names: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns ` Did you mean 'x'?` for the known name that is most similar; '' if none is, or if the name is known.
 
+    `cutoff` is the smallest similarity in [0, 1] that counts; see `difflib.get_close_matches`.
+
     >>> did_you_mean("trian", ["test", "train"])
     " Did you mean 'train'?"
     >>> did_you_mean("lsit", ["site", "list"])

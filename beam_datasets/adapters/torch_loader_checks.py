@@ -35,7 +35,7 @@ STATES_OF_ALL_RANKS = (
 
 
 def has_length(dataset: Any) -> bool:
-    """Returns whether the number of items of an epoch is known."""
+    """Returns whether a dataset or stream has a length, the number of items of an epoch; endless ones have none."""
     try:
         len(dataset)
     except TypeError:  # it is endless, or a stream

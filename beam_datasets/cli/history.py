@@ -197,7 +197,7 @@ def _leftover_row(leftover: Leftover, root: str, current_time: float) -> list[st
 
 
 def _format_age(seconds: float) -> str:
-    """Formats an age for people.
+    """Returns an age in seconds as text.
 
     >>> _format_age(30), _format_age(5400), _format_age(200_000)
     ('0 min ago', '1.5 h ago', '2.3 days ago')

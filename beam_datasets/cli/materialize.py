@@ -194,7 +194,10 @@ def _format_plan(job: Job) -> str:
 
 
 def _plan_row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
-    """Returns the row of a split in the table of the plan; its size does not include the overhead of the files."""
+    """Returns [split, expression, shards to read, records, size as text, shards to write] for the table of the plan.
+
+    The size does not include the framing of the records. `num_shards` is None if the size rule chooses the number.
+    """
     files = split.files
     names = {files.filename(run) for run in range(len(files))}
     about = "" if split.exact else "about "

@@ -44,7 +44,7 @@ def truncate(text: str, width: int) -> str:
 
 
 def size_text(num_bytes: int) -> str:
-    """Returns a size for people.
+    """Returns a size in bytes as text, with one digit after the point from 1 KiB on.
 
     >>> size_text(999), size_text(1536), size_text(5 << 30)
     ('999 B', '1.5 KiB', '5.0 GiB')

@@ -116,7 +116,10 @@ def _range(array: Any, feature: FeatureConnector | None) -> str:
 
 
 def _format_number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
-    """Returns a number as text; "3 (cat)" if the feature is a `ClassLabel` with names, and "-1 (no label)"."""
+    """Returns a number as text; "3 (cat)" if the feature is a `ClassLabel` with names, and "-1 (no label)".
+
+    A float is written with the digits of its dtype, the NumPy dtype of the array that contains it.
+    """
     if isinstance(feature, ClassLabel):
         if number == -1:
             return "-1 (no label)"

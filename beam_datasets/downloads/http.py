@@ -224,6 +224,10 @@ class PartialDownload:
     def _append_body(self, response: requests.Response, start: int) -> int:
         """Appends the body of a response to the partial file, and returns the size of that file in bytes.
 
+        Args:
+            response: the response.
+            start: byte of the file at which the body begins; 0 if the response is of the whole file.
+
         Raises:
             _TryAgainError: some bytes did not arrive.
         """

@@ -233,7 +233,10 @@ class Activity:
 
 
 def processor_seconds(root: int) -> float | None:
-    """Returns the processor time in seconds of a process and all its descendants; None if the system does not tell."""
+    """Returns the processor time in seconds of the process with the id `root` and all its descendants.
+
+    Returns None if the system does not tell, or if the process has ended.
+    """
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     try:

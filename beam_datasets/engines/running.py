@@ -506,7 +506,10 @@ def _is_lost_contact(error: BaseException) -> bool:
 
 
 def _call_with_timeout(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Returns the result of a function, or raises TimeoutError; a call without an answer is abandoned."""
+    """Returns `ask()`, called in another thread; raises a TimeoutError if it takes more than `seconds` seconds.
+
+    Such a call is abandoned: its thread goes on.
+    """
     answer: futures.Future[_T] = futures.Future()
 
     def run() -> None:

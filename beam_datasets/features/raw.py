@@ -308,7 +308,7 @@ def _decompress_limited(data: bytes, count: int | None, item_bytes: int, path: s
 
 
 def check_num_values(count: int, path: str) -> None:
-    """Checks the number of values of a compressed tensor whose length is not declared by its feature.
+    """Checks `count`, the number of values of a compressed tensor whose length is not declared by its feature.
 
     Raises:
         FeatureValueError: there are more than `limits.MAX_LIST`, or than the environment variable allows.

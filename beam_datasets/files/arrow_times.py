@@ -231,7 +231,10 @@ def _text_of_day(day: int) -> str:
 
 
 def _text_of_seconds(number: int, per_second: int) -> str:
-    """Returns a time of day, which may be negative or above 24 hours, with six or nine digits if it has a fraction."""
+    """Returns `number` units of time as "hours:minutes:seconds", with six or nine digits if there is a fraction.
+
+    For 1000 units per second, -1500 becomes "-00:00:01.500000". Hours may be above 24.
+    """
     seconds, remainder = divmod(abs(number), per_second)
     digits = 9 if remainder * 10**6 % per_second else 6
     fraction = f".{remainder * 10**digits // per_second:0{digits}d}" if remainder else ""

@@ -238,7 +238,7 @@ def _orientation(data: bytes, header: ImageHeader, options: ImageOptions) -> int
 
 
 def _refuse_orientation(orientation: int, options: ImageOptions) -> None:
-    """Raises InputError if an image is not upright and `options` refuse that."""
+    """Raises InputError if an EXIF orientation is not 1 (upright) and `options.exif_orientation` is "error"."""
     if orientation != 1 and options.exif_orientation == "error":
         raise InputError(
             f"its EXIF orientation is {orientation}, which decoders ignore; --exif_orientation apply turns it "

@@ -296,8 +296,9 @@ def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
 
 
 def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
-    """Returns the function from a record to its lists and values; a missing list is an empty one, as in the format.
+    """Returns the function from a record to {column: list or value}, by the fields of the columns.
 
+    A missing list is [], as in the format; a missing value has no key.
     It raises an error for records that protobuf would read only in part.
     """
     lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}

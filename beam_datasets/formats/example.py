@@ -157,7 +157,7 @@ def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
 
 
 def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:
-    """Returns the canonical record of lists by name.
+    """Returns the canonical record of a dict from the name of a feature to its list.
 
     A list is a list of bytes, an array of floats, or an array of integers. A list of Python numbers counts as an array,
     and an empty list as a list of bytes.

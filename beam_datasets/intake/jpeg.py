@@ -140,7 +140,11 @@ def _next_marker(data: bytes, offset: int) -> int:
 
 @lru_cache(maxsize=1024)  # images that one program wrote have the same tables
 def _check_tables(code: int, segment: bytes) -> frozenset[int]:
-    """Checks a segment of tables (DQT, DHT, DRI), and returns the numbers of the quantization tables in it.
+    """Checks a segment of tables, and returns the numbers of the quantization tables in it.
+
+    Args:
+        code: the marker code of the segment: DQT, DHT or DRI.
+        segment: the content of the segment.
 
     Raises:
         DamagedError: decoders do not accept them.

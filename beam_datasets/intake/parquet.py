@@ -209,7 +209,7 @@ class ParquetContent:
             return None
 
     def _has_reliable_statistics(self, leaf: int) -> bool:
-        """Returns whether the program that wrote the file is not known for wrong statistics of such columns."""
+        """Returns whether statistics of column `leaf` can be trusted: some old writers wrote wrong ones."""
         writer = self._writer_with_history
         if writer is None:
             return True

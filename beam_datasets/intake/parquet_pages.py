@@ -87,7 +87,10 @@ class PageLimitedStream:
         self._next_headers[index] = position
 
     def _header_at(self, position: int, start: int, data: bytes) -> PageHeader | None:
-        """Returns the header at a byte offset, read if it is not in `data`; None if it is damaged."""
+        """Returns the header of a page at a byte offset of the file; None if it is damaged.
+
+        `data` are bytes of the file from offset `start` on; the header is read from the file if it is not in them.
+        """
         if position >= start:
             try:
                 return page_header(data[position - start : position - start + _HEADER_BYTES])

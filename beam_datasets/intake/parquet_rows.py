@@ -152,7 +152,7 @@ def _levels_of_page(header: PageHeader, content: bytes, chunk: ColumnChunk, num_
 
 
 def _decompress_page(content: bytes, size: int, codec: int) -> bytes:
-    """Returns the content of a page, decompressed.
+    """Returns the content of a page, decompressed to `size` bytes; `codec` is the number of a codec of Parquet.
 
     Raises:
         UnknownLevelsError: pyarrow does not offer the codec.

@@ -73,7 +73,12 @@ def join_inputs(
 def _fully_read(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
 ) -> list[ReadOnlyBuilder]:
-    """Returns the datasets whose examples are all read, so that their input files can be recorded."""
+    """Returns the datasets whose examples are all read, so that their input files can be recorded.
+
+    Args:
+        datasets: the datasets, whose indices the reads of `merged` contain.
+        merged: split -> its parts.
+    """
     num_read: Counter[int] = Counter()
     ends: Counter[tuple[int, str]] = Counter()
     reads = [read for parts in merged.values() for selected_split in parts for read in selected_split.reads]

@@ -91,7 +91,7 @@ def record_names(tree: FeatureConnector) -> frozenset[bytes]:
 
 
 def check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:
-    """Checks that all datasets have the features of the first one.
+    """Checks that all `builders` have the features of the first one, in their `trees` of features.
 
     Raises:
         BeamDatasetsError: the features of one differ.

@@ -239,7 +239,11 @@ def _as_text(key: Any) -> Any:
 
 
 def row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> dict[int, RowKeys]:
-    """Returns dataset number -> keys of its rows, for new datasets whose keys may exist in other splits.
+    """Returns {dataset number: keys of its rows} for new datasets whose keys may exist in other splits.
+
+    Args:
+        datasets: the published dataset, which has number 0, and the new ones.
+        runs: split -> its runs, from which keys are read that no dataset records.
 
     Raises:
         BeamDatasetsError: a dataset was split with other options than the published one, or its keys are unknown.

@@ -330,7 +330,7 @@ def select_examples(
 
 
 def _check_salt(reshuffle: object) -> None:
-    """Checks that the salt of a new order is text; None is no salt."""
+    """Checks that `reshuffle`, the salt of a new order, is text or None; raises a TypeError if not."""
     if reshuffle is not None and not isinstance(reshuffle, str):
         raise TypeError(f"reshuffle: expected a salt, a text such as 'pepper', got {type(reshuffle).__name__}")
 

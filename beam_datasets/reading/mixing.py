@@ -401,7 +401,7 @@ def _describe_items(step: Step) -> str:
 
 
 def _check_source_key(sources: Sequence[Dataset | Stream], source_key: object) -> None:
-    """Checks the name of the feature for the name of the source; None for no such feature.
+    """Checks `source_key`, the name of the feature that gets the name of the source; None for no such feature.
 
     Raises:
         TypeError: it is not a str.

@@ -85,7 +85,12 @@ class _Collector:
 
 
 def collector(encode: Callable[[Any], bytes], max_bytes: int) -> tuple[Any, ...]:
-    """Returns functions that collect framed records: `append`, `sizes`, `ordered` and `clear` of `_Collector`."""
+    """Returns the functions (append, sizes, ordered, clear), which collect framed records as `_Collector` does.
+
+    Args:
+        encode: the function from an example to its record.
+        max_bytes: a record with more bytes is not kept.
+    """
     if core is not None:
         functions: tuple[Any, ...] = core.collector(encode, max_bytes)
         return functions

@@ -88,7 +88,7 @@ def count_keys(
 
 
 def merge(histograms: Iterable[Histogram], max_bins: int = DEFAULT_BINS) -> Histogram:
-    """Returns the histogram of all the examples together."""
+    """Returns the histogram of all examples of several histograms, in wider bins if `max_bins` do not suffice."""
     parts = [EMPTY, *histograms]
     shift = max(histogram.shift for histogram in parts)
     bins = _clear_low_bits(np.concatenate([histogram.bins for histogram in parts]), shift)

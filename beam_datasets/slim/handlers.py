@@ -342,7 +342,7 @@ def flat(value: Any) -> NDArray[Any]:
 
 
 def dense(value: Any, default_value: Any) -> Any:
-    """Returns a parsed value with the steps of a sequence padded to the longest; shape (time, longest)."""
+    """Returns a RaggedArray as an array (time, longest step), padded with `default_value`; other values unchanged."""
     if not isinstance(value, RaggedArray):
         return value
     [lengths] = value.row_lengths
@@ -521,7 +521,7 @@ def _count_step_items(key: str, value: Any) -> NDArray[np.int64]:
 
 
 def _mark_values(side: Any) -> NDArray[np.bool_]:
-    """Returns whether each element of a padded array is a value, not padding."""
+    """Returns bools of the shape of `dense(side)`: whether each element is a value of `side`, not padding."""
     if not isinstance(side, RaggedArray):
         return np.ones(np.shape(side), np.bool_)
     return np.asarray(dense(RaggedArray(np.ones(len(side.flat_values), np.bool_), side.row_lengths), False))

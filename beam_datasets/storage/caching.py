@@ -167,7 +167,7 @@ class CachedReader(Reader):
         return os.path.exists(self._cache.path(self._key, start // PIECE_BYTES))
 
     def read_again(self, start: int, stop: int) -> Buffer | None:
-        """Reads the range from the store again, and removes its pieces from the cache, whose files may be damaged."""
+        """Returns bytes [start, stop) of the store; removes their pieces, which may be damaged, from the cache."""
         for number in _pieces_of(start, stop):
             self._cache.remove(self._key, number)
         return self._reader.read_again(start, stop)

@@ -30,7 +30,7 @@ class GenericReader(Reader):
             return bytes(fs.cat_file(name, start=start, end=stop))
 
     def read_again(self, start: int, stop: int) -> bytes:
-        """Reads the range once more."""
+        """Returns bytes [start, stop) of the file, read once more."""
         return self._read(start, stop)
 
 

@@ -109,7 +109,7 @@ class ObjectReader(Reader):
         return self.read_many([(start, stop)])[0]
 
     def read_again(self, start: int, stop: int) -> Buffer | None:
-        """Asks for the range once more."""
+        """Returns bytes [start, stop) of the object, requested once more."""
         return self._read(start, stop)
 
 
@@ -284,7 +284,7 @@ def remove_tree(path: str) -> None:
 
 
 def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
-    """Yields the store's metadata of each object below."""
+    """Yields the store's metadata of each object below a path, a dict as from `_head`, `chunk_size` per request."""
     obstore, store, key = _resolve_store(path)
     last: list[str] = []  # of those yielded, after which a listing that was cut off goes on
 

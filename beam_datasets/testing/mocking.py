@@ -289,7 +289,7 @@ def _random_text(random: np.random.Generator) -> str:
 
 
 def _wav(rate: int, channels: int) -> bytes:
-    """Returns a sound of a tenth of a second, as a file."""
+    """Returns a WAV file of a tenth of a second of silence, 16 bits, with `rate` samples per second."""
     import io
     import wave
 

@@ -141,7 +141,10 @@ class Expected:
         return sum(totals) or None
 
     def record_features(self, *, decode: bool) -> Any:
-        """Returns the features to check records against; None if they are not known."""
+        """Returns the features to check records against; None if they are not known.
+
+        With `decode`, features of unknown classes are left as they are stored, as their values cannot be decoded.
+        """
         if self.features is None or not decode:
             return self.features
         return self.features.with_decoders(skip_decoding(self.features, UnknownFeature))

@@ -150,7 +150,10 @@ class RecordChecks:
 
     @classmethod
     def of(cls, features: Any, *, decode: bool) -> RecordChecks:
-        """Returns the checks for features; None for features means that they are not known."""
+        """Returns the checks of records against features, of which only the form is checked if they are None.
+
+        `decode` is whether values are decoded, too, not only compared with their stored form.
+        """
         if features is None:
             return cls(parse)
         stored, names = decoding_check(features.stored()), names_check(features)
@@ -205,7 +208,7 @@ class RecordChecks:
             return False
 
     def _apply_check(self, records: list[bytes], check: Check, problems: dict[int, tuple[str, str]]) -> None:
-        """Adds the records that do not pass a check."""
+        """Adds {index: description of the problem} of the records that do not pass a check to `problems`."""
         for number, record in enumerate(records):
             try:
                 check(record)
