@@ -202,6 +202,14 @@ def materialize(
     return run_job(job, options, progress)
 
 
+def check_export(plan: ExportPlan, options: EngineOptions) -> None:
+    """Makes the checks that `run_export` makes before a job of Beam; leaves no file."""
+    if options.asks_for_beam:
+        with needs(_NEEDED_BY, "beam"):
+            from beam_datasets.beam import export
+        export.check_run(plan, options)
+
+
 def run_export(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None] | None = None) -> str:
     """Exports by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
 
@@ -221,6 +229,14 @@ def run_export(plan: ExportPlan, options: EngineOptions, progress: Callable[[int
     with needs(_NEEDED_BY, "beam"):
         from beam_datasets.beam import export
     return export.run(plan, options, progress)
+
+
+def check_job(job: Job, options: EngineOptions) -> None:
+    """Makes the checks that `run_job` makes before a job of Beam; leaves no file."""
+    if options.asks_for_beam:
+        with needs(_NEEDED_BY, "beam"):
+            from beam_datasets.beam import materialize
+        materialize.check_run(job, options)
 
 
 def run_job(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:

@@ -14,6 +14,7 @@ from beam_datasets.engines import engine as engines
 from beam_datasets.engines.running import check_engine, check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 from beam_datasets.options import EngineOptions
+from beam_datasets.publishing.phases import check_can_run
 
 if TYPE_CHECKING:
     import os
@@ -118,6 +119,14 @@ def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None
         run_pipeline(pipeline, watched, run=publishing_run)
         check_visible(publishing_run)
     return plan.target
+
+
+def check_run(plan: ExportPlan, options: EngineOptions) -> None:
+    """Makes the checks that `run` makes before a job; leaves no file. For the arguments and errors see `run`."""
+    engine = engines.choose_engine(options)
+    _check_reach(plan, engine)
+    check_engine(engine)
+    check_can_run(plan.new_run(engine.name))
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:

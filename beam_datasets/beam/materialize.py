@@ -23,7 +23,7 @@ from beam_datasets.beam.tasks import RunTasks, SpreadTasks
 from beam_datasets.beam.write import write_blocks
 from beam_datasets.engines import engine as engines
 from beam_datasets.engines.engine import Transport
-from beam_datasets.engines.running import run_publishing
+from beam_datasets.engines.running import check_engine, run_publishing
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare_range
@@ -32,6 +32,7 @@ from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.options import EngineOptions
+from beam_datasets.publishing.phases import check_can_run
 from beam_datasets.publishing.progress import Progress
 from beam_datasets.publishing.publication import Publication
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
@@ -156,6 +157,14 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
     run_publishing(engine, publication, build, progress)
     return publication.target
+
+
+def check_run(job: Job, options: EngineOptions) -> None:
+    """Makes the checks that `run` makes before a job; leaves no file. For the arguments and errors see `run`."""
+    engine = engines.choose_engine(options)
+    publication = _announce(job, engine, options)
+    check_engine(engine)
+    check_can_run(publication)
 
 
 def _announce(job: Job, engine: engines.Engine, options: EngineOptions, *, is_reserved: bool = True) -> Publication:

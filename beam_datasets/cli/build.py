@@ -214,7 +214,7 @@ def _note_on_configs(request: BuilderRequest, parsed: argparse.Namespace) -> str
 
 
 def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:
-    """Makes the checks that `build` makes before a job, also of the engine's servers.
+    """Makes the checks that `build` makes before a job, also of the engine's servers and of the directories.
 
     Args:
         builder: builder of the dataset.
@@ -223,12 +223,14 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
     """
     from beam_datasets.beam.generate import prepare_run
     from beam_datasets.engines.running import check_engine
+    from beam_datasets.publishing.phases import check_can_run
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
         sharding, engine = ShardingOptions.of(**given(parsed, ShardingOptions)), engine_options(parsed, beam_options)
-        chosen, *_ = prepare_run(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
+        chosen, publication, _ = prepare_run(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
         check_engine(chosen)
+        check_can_run(publication)
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:

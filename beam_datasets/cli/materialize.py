@@ -103,7 +103,7 @@ SOURCE is name[/config][:version], or the directory of a version, including vers
 def run_materialize(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     parsed, beam_options = MATERIALIZE.parse_with_beam(args)
-    from beam_datasets.jobs import run_job
+    from beam_datasets.jobs import check_job, run_job
 
     with as_usage_errors("materialize"):
         job = _job(parsed, beam_options)
@@ -111,6 +111,8 @@ def run_materialize(args: Sequence[str]) -> int:
     say(f"{job.info.display_name} -> {job.info.data_dir}")
     say(to_come)
     if parsed.dry_run:
+        with as_usage_errors("materialize"):
+            check_job(job, engine_options(parsed, beam_options))
         if parsed.where is not None:
             say(_format_chosen(job, job.count_chosen()))
         say("Nothing was run (--dry_run).")
@@ -158,7 +160,7 @@ def _job(parsed: argparse.Namespace, beam_options: Sequence[str]) -> Job:
     """
     file = (parsed.filter or "").rpartition(":")[0]
     if file.endswith(".py"):
-        if beam_options and not parsed.dry_run:
+        if beam_options:
             from beam_datasets.engines.engine import check_code_is_shared
 
             check_code_is_shared(file, beam_options, shared_disk=parsed.shared_disk)
@@ -269,7 +271,7 @@ SOURCE is name[/config][:version], or the directory of a version, including vers
 
 def run_export(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.jobs import run_export
+    from beam_datasets.jobs import check_export, run_export
 
     parsed, beam_options = EXPORT.parse_with_beam(args)
     with as_usage_errors("export"):
@@ -277,6 +279,8 @@ def run_export(args: Sequence[str]) -> int:
     say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
     say(_format_export(plan))
     if parsed.dry_run:
+        with as_usage_errors("export"):
+            check_export(plan, engine_options(parsed, beam_options))
         say("Nothing was run (--dry_run).")
         return 0
     start_time = time.monotonic()

@@ -62,6 +62,23 @@ def reserve(run: Run) -> None:
         run.owner.write(directory)
 
 
+def check_can_run(run: Run) -> None:
+    """Checks that a run could reserve its directory and write to its other directories; leaves no file.
+
+    Raises:
+        AlreadyPublishedError: the directory is published, or another run holds it.
+        StorageError: a directory cannot be written.
+    """
+    if run.is_remote:
+        store_commit.check_can_reserve(run)
+    directories = list(filter(None, (run.staging_dir, run.spill_dir)))
+    with storage.empty_new_dirs_removed(*directories), contextlib.ExitStack() as stack:
+        for directory in directories:
+            storage.make_dirs(directory)
+            stack.callback(storage.remove_tree, directory)
+            run.owner.write(directory)
+
+
 def _warn_of_other_runs(run: Run) -> None:
     """Warns if processes of this machine are about to publish the same directory on a local disk: one can win."""
     parent, name = storage.dirname(run.target), storage.basename(run.target)

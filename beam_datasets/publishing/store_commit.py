@@ -114,6 +114,26 @@ def _reserved_error(target: str, other: Run) -> AlreadyPublishedError:
     )
 
 
+def check_can_reserve(run: Run) -> None:
+    """Checks that `reserve` would reserve the directory for a run; changes nothing.
+
+    Raises:
+        AlreadyPublishedError: the directory is published, another run holds it, or it has other content.
+    """
+    _check_not_complete(run.target)
+    reservation = holder(run.target)
+    if reservation is None or (reservation.decision is not None and reservation.decision.kind == ABANDON):
+        _check_empty(run)
+    elif reservation.decision is not None:
+        raise AlreadyPublishedError(
+            f"{reservation.run.text} has decided to publish, but has not finished",
+            path=run.target,
+            advice="Run the build, or `beam-datasets gc`: it puts the files in place.",
+        )
+    elif not reservation.run.is_dead:
+        raise _reserved_error(run.target, reservation.run)
+
+
 def reserve(run: Run) -> None:
     """Reserves the directory for a run; does nothing if the run has it already.
 
@@ -146,7 +166,11 @@ def reserve(run: Run) -> None:
                     path=path,
                     advice="Publish to another store, and copy the directory.",
                 )
-            _check_empty(run)
+            try:
+                _check_empty(run)
+            except AlreadyPublishedError:
+                abandon(run.target, run.job, by="itself")
+                raise
             return
         if reservation.run.job == run.job:
             return
@@ -359,13 +383,12 @@ def _check_not_complete(target: str) -> None:
 
 
 def _check_empty(run: Run) -> None:
-    """Checks that a directory that this run has just reserved has no files yet."""
+    """Checks that the directory of a run has no files yet."""
     try:
         names = storage.list_dir(run.target)
     except PathNotFoundError:
         return
     if names:
-        abandon(run.target, run.job, by="itself")
         raise AlreadyPublishedError(
             f"it exists but is not a published dataset (it lacks {run.marker}), and no run is known that put "
             f"{names[0]} there",

@@ -205,3 +205,20 @@ def test_features_that_differ(data, run):
     assert code == 1
     assert re.search("one:1.0.0 and two:1.0.0 cannot be put together: feature 'text', .*, is in the first only", err)
     assert run(*args, "--features", "id,key", "--num_workers", "1")[0] == 0
+
+
+@pytest.mark.parametrize("command", [["materialize", "one", "--to", "new"], ["export", "one", "--format=jsonl"]])
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (["--job_endpoint=there:1"], 2, "a path of this machine that workers of PortableRunner"),
+        (["--job_endpoint=localhost:1", "--shared_disk"], 1, "no job service listens at"),
+    ],
+)
+def test_a_dry_run_makes_the_checks_of_a_run(data, run, command, options, code, message):
+    target = [] if command[0] == "materialize" else ["--to", "out"]
+    for extra in (["--dry_run"], []):
+        ended, _, err = run(*command, *target, "--data_dir=data", "--runner=PortableRunner", *options, *extra)
+        assert (ended, message in err) == (code, True)
+    assert sorted(path.name for path in data.iterdir()) == ["one", "two"]
+    assert not Path("out").exists()

@@ -3,7 +3,9 @@
 import pickle
 import re
 import threading
+import time
 import tracemalloc
+import uuid
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,13 +15,17 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets import storage
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import main
 from beam_datasets.display.text import size_text
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.options import ShardingOptions
+from beam_datasets.publishing import store_commit
 from beam_datasets.publishing.groups import join_parts, write_group
+from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.progress import Progress, measure
+from beam_datasets.publishing.runs import Run
 from beam_datasets.publishing.shard_file import Destination
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
@@ -269,3 +275,30 @@ def test_a_plan_makes_the_checks_of_a_build(tmp_path, capsys, options, code, mes
         assert main([command, *source, *options]) == code
         assert message in capsys.readouterr().err
     assert not list(tmp_path.glob("data/**/incomplete.*"))
+
+
+@pytest.mark.parametrize("fault", ["a file is above", "reserved", "decided", "another file"])
+def test_a_plan_sees_where_a_build_cannot_publish(tmp_path, capsys, fault):
+    """Such as in a store, where another run has reserved the version."""
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    data_dir = f"memory://{uuid.uuid4().hex}/data"
+    target = f"{data_dir}/rows/1.0.0"
+    if fault == "a file is above":
+        data_dir, message = str(tmp_path / "rows.jsonl" / "data"), "this directory cannot be made"
+    elif fault == "another file":
+        storage.write_bytes(f"{target}/notes.txt", b"")
+        message = "it exists but is not a published dataset"
+    else:
+        run = Run(target, Owner("f" * 8, "elsewhere", 1, time.time(), "FlinkRunner"), "dataset_info.json")
+        store_commit.reserve(run)
+        if fault == "decided":
+            store_commit.decide(run, [], "digest")
+        message = "has reserved it" if fault == "reserved" else "decided to publish, but ha"
+    before = storage.file_sizes(data_dir) if "://" in data_dir else {}
+    source = ["jsonl", "--pattern", str(tmp_path / "rows.jsonl"), "--name", "rows", "--data_dir", data_dir]
+    assert main(["plan", *source]) == 1
+    assert message in capsys.readouterr().err
+    assert (storage.file_sizes(data_dir) if "://" in data_dir else {}) == before
+    if fault != "decided":  # there is nothing to put in place
+        assert main(["build", *source]) == 1
+        assert message in capsys.readouterr().err
