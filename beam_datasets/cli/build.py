@@ -356,7 +356,7 @@ def _parse_build(args: Sequence[str], command: Command) -> tuple[argparse.Namesp
 
 
 def _note_if_published(args: Sequence[str], parser: argparse.ArgumentParser) -> str:
-    """Returns a sentence for a name that is published in the directory of datasets, but whose builder is unknown."""
+    """Returns ". digits is published in ...: ..." if the first argument names a published dataset; otherwise ''."""
     parsed, _ = parser.parse_known_args(with_underscores(args))
     data_dir = str(parsed.data_dir or catalog.root_dir(None))
     if "://" in data_dir or not re.fullmatch(r"[a-zA-Z]\w*", args[0]):  # no store is asked to word an error

@@ -160,7 +160,10 @@ def _to_dict(example: Any, keys: Any) -> Any:
 
 
 def _flatten_example(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (path, value) for the leaves of nested dicts and tuples."""
+    """Yields (path, value) for the leaves of nested dicts and tuples, such as ('a/b', 1), ('c/0', 2).
+
+    The path of a value that is a leaf itself is 'value'.
+    """
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _flatten_example(inner, f"{path}/{name}" if path else str(name))

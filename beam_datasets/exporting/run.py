@@ -269,7 +269,10 @@ def write_shard(plan: ExportPlan, staging_dir: str, split: str, shard: int) -> W
 
 
 def _checking_media(make: Make, features: FeatureConnector) -> Make:
-    """Returns `make` with a check of the stored images and sounds before it, which raises an error for damaged ones."""
+    """Returns the function that checks the stored images and sounds of a list of records, and returns `make(records)`.
+
+    It raises an error for damaged ones.
+    """
     check = damage_finder(features)
     if check is None:
         return make

@@ -353,7 +353,7 @@ class WebDataset(Format):
 
 
 def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
-    """Returns the function from an example to its files: name without the key -> content."""
+    """Returns the function from an example to {name without the key: content} of its files, {'x.png': b'...'}."""
     makers = {name: _files(column) for name, column in schema.fields.items()}
     files = [(name, file_name(name), make) for name, make in makers.items() if make]
     json_fields = {name: schema.fields[name] for name, make in makers.items() if not make}
@@ -378,7 +378,10 @@ def file_name(name: str) -> str:
 
 
 def _files(column: Column) -> Files | None:
-    """Returns the function that makes the files of a feature; None if its value belongs into the JSON object."""
+    """Returns the function from a feature's value to [(ending, content), ...] of its files, such as [('png', b'...')].
+
+    Returns None if the value belongs into the JSON object of the example.
+    """
     if isinstance(column, Values) and not column.shape:
         if column.kind == "label":
             return lambda value: [("cls", b"%d" % value)]
@@ -392,7 +395,7 @@ def _files(column: Column) -> Files | None:
 
 
 def _is_files(column: Column) -> bool:
-    """Returns whether every value is some files, which are numbered."""
+    """Returns whether every value is a sequence of images or sounds, whose files are numbered."""
     return isinstance(column, Items) and isinstance(column.item, Values) and column.item.is_file
 
 

@@ -335,7 +335,9 @@ def _integer_converter(kind: str) -> Convert:
 
 
 def _float(field: Field, path: str) -> Convert:
-    """Returns the converter of numbers; rejects those that the type does not hold exactly; a given float32 rounds.
+    """Returns the function that converts numbers to a type of floats, and rejects those that it does not hold exactly.
+
+    Numbers are rounded to float32 and float16 unless the field is `exact`.
 
     Args:
         field: a field of floats.
@@ -526,7 +528,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _list_converter(field: Field, path: str, dropped_paths: Collection[str], image: ConvertImage | None) -> Convert:
-    """Returns the converter of a list, or of lists in lists of an array.
+    """Returns the function that converts a list of values, or the nested lists of an array.
 
     Args:
         field: field of the list: its `item` is the field of the items.

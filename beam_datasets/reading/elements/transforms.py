@@ -260,7 +260,10 @@ class Batch(Step):
         return CompiledStep(lambda items: self.stack(apply_steps(items)), executor=executor)
 
     def compile_check(self) -> Function:
-        """Returns the check of the first step, as an error of the batch itself has no record."""
+        """Returns the function from one record that raises the error of decoding it, if any: that of the first step.
+
+        An error of the batch itself has no record.
+        """
         return self.steps[0].compile_check()
 
     @property
