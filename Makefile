@@ -1,4 +1,4 @@
-# Every target sets itself up: Python 3.10+ and make are all that a machine needs beforehand.
+# Every target sets itself up: Python 3.11+ and make are all that a machine needs beforehand.
 # These environments live in the checkout and are updated when pyproject.toml, setup.py or the C sources change:
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
@@ -11,8 +11,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # Set PYTHON=/path/to/python to choose the interpreter; otherwise the first that is new enough.
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo "$$python"; break; }; done)
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; break; }; done)
 DATA := build/quickstart
 BIN := .venv/bin
 INTEROP := .venv-interop/bin
@@ -49,7 +49,7 @@ help:
 # $(call environment,DIRECTORY,REQUIREMENTS): the stamp is written last, so an interrupted set-up is continued.
 # uv installs in a quarter of pip's time. Where uv cannot be installed, or finds no packages, pip does it.
 define environment
-	@test -n '$(PYTHON)' || { echo 'No Python 3.10 or newer found; set PYTHON=/path/to/python.' >&2; exit 1; }
+	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer found; set PYTHON=/path/to/python.' >&2; exit 1; }
 	@test -x $(1)/bin/pip || { echo 'Making $(1) with $(PYTHON)'; $(PYTHON) -m venv --clear $(1); } || \
 		{ echo 'Making $(1) failed: $(PYTHON) lacks venv (Debian and Ubuntu: apt install python3-venv).' >&2; exit 1; }
 	@echo "Installing $(2) into $(1); the first time takes up to a few minutes"
@@ -205,10 +205,8 @@ ruff: .venv/.ready
 codespell: .venv/.ready
 	$(BIN)/codespell
 
-# NumPy's types for Python 3.10 are older than those that the code is checked against.
 mypy: .venv/.ready
-	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; \
-		then echo $(BIN)/mypy; $(BIN)/mypy; else echo 'mypy is left out: it needs the types of Python 3.11'; fi
+	$(BIN)/mypy
 
 format: .venv/.ready
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,6 @@
 """Builds the native module; pyproject.toml has everything else."""
 
 import os
-import sys
 import zlib
 from glob import glob
 from pathlib import Path
@@ -9,15 +8,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-LIMITED_API = sys.version_info >= (3, 11)  # the first whose limited API has the buffer protocol
 STUBS = "beam_datasets/native/_core.pyi"
 INTERFACE = zlib.crc32(Path(STUBS).read_bytes()) & 0x7FFFFFFF  # beam_datasets/native/__init__.py compares it
 NATIVE = Extension(
     "beam_datasets.native._core",
     sources=sorted(glob("beam_datasets/native/*.c")),
     depends=[*sorted(glob("beam_datasets/native/*.h")), STUBS],
-    define_macros=[("INTERFACE", str(INTERFACE)), *([("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else [])],
-    py_limited_api=LIMITED_API,
+    define_macros=[("INTERFACE", str(INTERFACE)), ("Py_LIMITED_API", "0x030B0000")],  # of Python 3.11
+    py_limited_api=True,
     extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
     extra_link_args=["-pthread"],
     optional=True,  # without a compiler the package is installed all the same, and does the same in Python
@@ -47,5 +45,5 @@ class OptionalBuild(build_ext):
 setup(
     ext_modules=[NATIVE],
     cmdclass={"build_ext": OptionalBuild},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -11,7 +11,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -55,8 +55,6 @@ from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_director
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.metadata.info import InfoArguments
 
 Path = str | os.PathLike[str]

@@ -535,19 +535,17 @@ _SHOWN_FEATURES = 20  # of an item, in a note
 def note_value(error: Exception, operation: str, value: Any) -> None:
     """Adds the argument `value` as a note to an error raised by a user's function that was passed to `operation`.
 
-    It adds nothing to errors of this package, which already name the file and record, nor to those that have notes, and
-    nothing on Python 3.10, which has no notes. The note may also say how to take a tuple apart, or that text is
-    read as bytes.
+    It adds nothing to errors of this package, which already name the file and record, nor to those that have notes.
+    The note may also say how to take a tuple apart, or that text is read as bytes.
     """
     if getattr(error, "__notes__", None) or isinstance(error, BeamDatasetsError):
         return
-    if sys.version_info >= (3, 11):
-        note = f"The function of {operation}() was given {_summarize(value)}"
-        if isinstance(value, tuple) and isinstance(error, TypeError) and "argument" in str(error):
-            note += f", a tuple, as one argument: {operation}(lambda pair: ...)"
-        if isinstance(error, (AttributeError, TypeError)) and "bytes" in str(error):
-            note += ". Text is read as bytes; bd.load(..., text='str') reads str"
-        error.add_note(note)
+    note = f"The function of {operation}() was given {_summarize(value)}"
+    if isinstance(value, tuple) and isinstance(error, TypeError) and "argument" in str(error):
+        note += f", a tuple, as one argument: {operation}(lambda pair: ...)"
+    if isinstance(error, (AttributeError, TypeError)) and "bytes" in str(error):
+        note += ". Text is read as bytes; bd.load(..., text='str') reads str"
+    error.add_note(note)
 
 
 def _summarize(value: Any) -> str:

@@ -12,10 +12,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import Any, Self
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 

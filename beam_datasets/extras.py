@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from typing_extensions import Buffer as Buffer
-    from typing_extensions import Self as Self
 else:  # in annotations alone; the package need not be installed
-    Buffer = Self = Any
+    Buffer = Any
 
 
 @contextlib.contextmanager

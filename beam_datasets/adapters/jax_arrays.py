@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureOverflowError
-from beam_datasets.extras import Self, framework
+from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset

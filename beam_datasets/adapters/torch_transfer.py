@@ -15,11 +15,9 @@ import struct
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-
-from beam_datasets.extras import Self
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import apache_beam as beam
 
@@ -19,8 +19,6 @@ from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing.publication import announce
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.metadata.info import InfoArguments
 
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays

@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from beam_datasets import catalog, storage
 from beam_datasets.builders.download_config import BUILD_OPTIONS
 from beam_datasets.builders.variants import BuilderConfig, DeclaredVariants
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, DuplicateKeyError
-from beam_datasets.extras import Self, needs
+from beam_datasets.extras import needs
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
@@ -34,8 +34,6 @@ from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrSt
 from beam_datasets.options import BuildOptions, EngineOptions, ShardingOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.metadata.info import InfoArguments
     from beam_datasets.publishing.progress import Progress
     from beam_datasets.reading.config import ReadConfig

@@ -24,7 +24,7 @@ import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any
+from typing import Any, Self
 
 import apache_beam as beam
 from apache_beam.metrics.metric import MetricResults
@@ -37,7 +37,6 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 from beam_datasets.engines.failures import StalledError, WorkerDiedError
 from beam_datasets.engines.worker_output import OutputReader, redirect
 from beam_datasets.engines.worker_pool import work
-from beam_datasets.extras import Self
 
 # Modules with threads, which do not survive a fork.
 _UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})

@@ -13,14 +13,13 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.advice import advised_getattr
 from beam_datasets.errors import FeatureValueError, did_you_mean
-from beam_datasets.extras import Self
 from beam_datasets.features.dtypes import Json, Shape, to_dtype
 from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.formats import example

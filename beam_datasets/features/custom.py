@@ -12,7 +12,7 @@ import abc
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from beam_datasets import frames
 from beam_datasets.errors import (
@@ -23,7 +23,6 @@ from beam_datasets.errors import (
     FeatureValueError,
     shown_name,
 )
-from beam_datasets.extras import Self
 from beam_datasets.features.base import FeatureConnector, FromJson, TensorInfo, dtype_of, shape_of, to_feature, to_numpy
 from beam_datasets.features.config import from_json
 from beam_datasets.features.dtypes import Json, to_dtype

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer
@@ -26,7 +26,6 @@ from beam_datasets.errors import (
     did_you_mean,
     nearest_name,
 )
-from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.bad_rows import (
     SHOWN,
@@ -87,8 +86,6 @@ from beam_datasets.publishing import run_report
 from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import FilesArguments
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.bad_rows import with_skip_advice
@@ -35,8 +35,6 @@ from beam_datasets.files.text_notes import way_to_read
 from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import RowsArguments
 
 log = logging.getLogger(__name__)
@@ -545,6 +543,4 @@ def _csv_problem(error: csv.Error, dialect: Dialect) -> str:
         return f"{text}; {escaped}is it a file that does not quote? (--quote '')"
     if "unexpected end" in text or "field larger" in text:
         return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
-    if "NUL" in text:  # an error of Python 3.10 only
-        return f"{text}; is the file UTF-16? (--encoding utf-16)"
     return text

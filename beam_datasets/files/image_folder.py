@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from beam_datasets.features import ClassLabel, FeaturesDict, Text
 from beam_datasets.files.bad_rows import Bad
@@ -23,8 +23,6 @@ from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import LabeledFolderArguments
 
 

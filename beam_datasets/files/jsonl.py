@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
@@ -29,8 +29,6 @@ from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import RowsArguments
 
 log = logging.getLogger(__name__)

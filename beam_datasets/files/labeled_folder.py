@@ -6,7 +6,7 @@ import abc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from beam_datasets.errors import InputError
 from beam_datasets.files.bad_rows import Bad, read_piece
@@ -17,8 +17,6 @@ from beam_datasets.files.split_assignment import Assignment, SplitBy, assign_sou
 from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import FilesArguments
 
 LabeledFile = tuple[str, InputFile]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import LabeledFolderArguments
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
@@ -15,8 +15,6 @@ from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line
 from beam_datasets.files.rows import Row
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import RowsArguments
 
 BLANK = "blank lines left out"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from beam_datasets.catalog import read_features
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, NoExamplesError
@@ -41,8 +41,6 @@ from beam_datasets.intake.examples import (
 from beam_datasets.intake.signatures import JPEG_PREFIX, PNG_PREFIX
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from beam_datasets.files.arguments import RowsArguments
 
 

@@ -276,25 +276,16 @@ def _to_comparable_time(value: Any) -> Any:
         value = float(value)  # as a bound is read: Decimal("0.1") is less than 0.1
     if isinstance(value, str):
         text = value.strip()
-        for read in (_from_iso, float, int):  # of a text that several read, the last counts
+        for read in (datetime.datetime.fromisoformat, float, int):  # of a text that several read, the last counts
             with contextlib.suppress(ValueError):
                 value = read(text)
     if isinstance(value, datetime.datetime):
-        return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+        return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     if isinstance(value, datetime.date):
-        return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.timezone.utc)
+        return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
         return value
     raise ValueError(f"expected a date or time (2026-01-31, 2026-01-31T12:00) or a number, got {value!r:.60}")
-
-
-def _from_iso(text: str) -> datetime.datetime:
-    """Returns the date or time of a text in ISO 8601; accepts "Z" for UTC, which Python 3.10 does not.
-
-    Raises:
-        ValueError: it is another text.
-    """
-    return datetime.datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)  # Python 3.10: no Z
 
 
 @dataclass(frozen=True)

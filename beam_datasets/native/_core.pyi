@@ -1,9 +1,9 @@
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer, Self
+from typing_extensions import Buffer
 
 _Ints: TypeAlias = NDArray[np.int64]
 

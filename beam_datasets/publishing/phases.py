@@ -181,7 +181,7 @@ def _give_up(run: Run, error: BaseException) -> None:
             for directory in (run.staging_dir, run.spill_dir):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
             note = f"What was finished is kept. To continue: {resume.hint(run.spill_dir)}"
-            error.__notes__ = [*getattr(error, "__notes__", []), note]  # add_note() came with Python 3.11
+            error.add_note(note)
             return
         if run.spill_dir:
             storage.remove_tree(run.spill_dir)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from beam_datasets.shuffle.plan import Group
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True, slots=True)

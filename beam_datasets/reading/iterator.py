@@ -6,14 +6,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
 from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
-from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, block_sizes, join_blocks, stop_at_damaged
 from beam_datasets.reading.checkpoint import ReadState, fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_position

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from beam_datasets.extras import Self
 from beam_datasets.reading.elements.transforms import (
     Batch,
     Program,

@@ -30,12 +30,11 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, StateError
-from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
 from beam_datasets.reading.checkpoint import ReadState
 from beam_datasets.reading.index.permutations import WindowShuffle, file_order

@@ -12,10 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from beam_datasets.errors import StorageError
-from beam_datasets.extras import Buffer, Self
+from beam_datasets.extras import Buffer
 
 Range = tuple[int, int]
 """Bytes [start, stop) of a file."""

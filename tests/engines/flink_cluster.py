@@ -89,7 +89,7 @@ def _unpack_flink(folder: Path, home: Path) -> None:
     download(folder, *wheel, f"apache-flink=={FLINK_VERSION}")
     [libraries] = folder.glob("*.tar.gz")
     with tarfile.open(libraries) as archive:
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Pythons before 3.10.12 lack it
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Pythons before 3.11.4 lack it
         archive.extractall(folder / "libraries", **safely)
     [deps] = (folder / "libraries").glob("*/deps")
     deps.rename(home)

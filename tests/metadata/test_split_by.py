@@ -59,7 +59,7 @@ def test_shares_hold_as_documented():
 
 
 TIMES = st.datetimes(datetime.datetime(1, 1, 3), datetime.datetime(9999, 12, 29))
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 
 @given(st.lists(TIMES, min_size=1, max_size=4, unique=True), st.lists(TIMES, max_size=20), st.integers(0, 10**6))

@@ -19,10 +19,9 @@ rm -rf "$package"
 mkdir -p "$package"
 tar cf - --exclude='*.so' --exclude=__pycache__ beam_datasets | tar xf - -C "$package"
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-limited=$("$python" -c 'import sys; print("-DPy_LIMITED_API=0x030B0000" if sys.version_info >= (3, 11) else "-DFULL_API")')
 interface=$("$python" -c 'import zlib; print(zlib.crc32(open("beam_datasets/native/_core.pyi", "rb").read()) & 0x7FFFFFFF)')
 "$compiler" -shared -fPIC -std=c11 -O2 -g -fno-omit-frame-pointer -Wall -Wextra -Werror \
-    "$limited" "-DINTERFACE=$interface" -I"$include" \
+    "-DPy_LIMITED_API=0x030B0000" "-DINTERFACE=$interface" -I"$include" \
     -fsanitize=address,undefined -fno-sanitize-recover=undefined beam_datasets/native/*.c \
     -o "$package/beam_datasets/native/_core.abi3.so"
 

@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +249,6 @@ def test_a_function_may_use_the_iterator(write: Any) -> None:
     assert list(iterator) == order[2:]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no notes")
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "operation, read",
@@ -278,7 +276,6 @@ def test_an_error_of_a_function_has_a_note_with_its_example(write: Any, operatio
     assert error.value.__notes__ == [f"The function of {operation}() was given {{'id': 17}}"]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no notes")
 def test_the_note_of_an_image_is_short_and_names_its_label() -> None:
     error = ValueError("bad")
     note_value(error, "map", {"image": np.zeros((99, 99, 3), np.uint8), "text": "x" * 500, "label": 3})
