@@ -36,6 +36,14 @@ _ZSTD_READ_SIZE = 1 << 12  # its library has no limit; a block of 4 bytes may me
 _MAX_LZMA_MEMORY = 1 << 29
 MAX_MAGIC = 6  # bytes of the longest `Codec.magic`
 _ADVICE = "The file is damaged or cut off; get it again"
+_WITHOUT_MAGIC = {".br": "Brotli", ".snappy": "Snappy", ".sz": "Snappy"}
+"""Suffix -> compression format whose content does not tell."""
+_ADVICE_BY_PROBLEM = {
+    "Dictionary mismatch": "Decompress it with the dictionary that it was compressed with",
+    "requires too much memory": "Decompress it, or compress it again with a smaller window",
+    "Memory usage limit exceeded": "Decompress it, or compress it again with a smaller dictionary",
+}
+"""Text of an error of zstandard or lzma about a file that is not damaged -> what to do."""
 
 
 @dataclass(frozen=True)
@@ -209,12 +217,29 @@ def check_may_be_text(head: bytes, path: str) -> None:
     """
     codec = _codec_by_magic(head)
     if codec is not None and not (codec is BZIP2 and head[4:10] != b"1AY&SY"):
+        if codec_of(path):
+            got = f"content that is still compressed, by {codec.name}, after the file is decompressed"
+            raise InputError(expected="text", got=got, advice="Decompress it once.", path=path)
         expected = (
             f"expected a name that ends in {codec.suffixes[0]}, because the content is compressed by {codec.name}"
         )
         raise InputError(f"{expected}. Rename the file, or decompress it.", path=path)
     if other := other_content(head):
         raise InputError(expected="text", got=f"{other}.", path=path)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in _WITHOUT_MAGIC and not _is_plain_text(head):
+        raise InputError(
+            expected="text", got=f"a file compressed by {_WITHOUT_MAGIC[suffix]}", advice="Decompress it.", path=path
+        )
+
+
+def _is_plain_text(head: bytes) -> bool:
+    """Returns whether bytes are UTF-8 without control characters; a character at their end may be cut."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not any(character < " " and character not in "\t\n\f\r" for character in text)
 
 
 def _check_width(head: bytes, path: str, encoding: str | None) -> None:
@@ -445,10 +470,12 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
             try:
                 yield from codec.blocks(decompressor, data)
             except Exception as error:  # each library has its own classes
+                problem = reason(error)
+                advice = next((way for text, way in _ADVICE_BY_PROBLEM.items() if text in problem), _ADVICE)
                 raise InputError(
                     expected=f"{codec.name} data",
-                    got=f"an error: {reason(error)}",
-                    advice=f"{_ADVICE}.",
+                    got=f"an error: {problem}",
+                    advice=f"{advice}.",
                     path=path,
                     offset=position,
                 ) from error

@@ -115,15 +115,55 @@ def test_memory_stays_bounded():
         ("a.csv", zstandard.compress(b"x"), "ends in .zst"),
         ("a.csv", b"PK\x03\x04\0\0", "a zip archive"),
         ("a.csv.gz", gzip.compress(b"PK\x03\x04\0\0"), "a zip archive"),
-        ("a.csv.gz", gzip.compress(gzip.compress(b"x")), "ends in .gz"),
+        ("a.csv.gz", gzip.compress(gzip.compress(b"x")), "still compressed, by gzip, after .* Decompress it once"),
+        ("a.csv.gz", gzip.compress(bz2.compress(b"x")), "still compressed, by bzip2, after .* Decompress it once"),
+        ("a.csv.br", b"\x8b\x02\x80a,b\n1,2\n\x03", "got a file compressed by Brotli. Decompress it"),
+        ("a.csv.snappy", b"\x08\x1ca,b\n1,2\n", "got a file compressed by Snappy. Decompress it"),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_text_that_is_compressed_or_an_archive(tmp_path, name, content, problem):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=problem):
         open_text_bytes(str(path))
+
+
+def test_text_whose_name_ends_like_that_of_a_compressed_file(tmp_path):
+    path = tmp_path / "a.br"
+    path.write_text("x,ü\r\n" * 4096)
+    with open_text_bytes(str(path)) as stream:
+        assert stream.read() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name, data, advice",
+    [
+        (
+            "zstd",
+            zstandard.ZstdCompressor(
+                dict_data=zstandard.train_dictionary(1000, [CONTENT[i : i + 100] for i in range(0, 50_000, 100)])
+            ),
+            "dictionary",
+        ),
+        (
+            "zstd",
+            zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=29)),
+            "window",
+        ),
+        ("xz", [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}], "smaller dictionary"),
+    ],
+    ids=["dictionary", "window", "xz"],
+)
+def test_streams_that_are_not_damaged_and_not_read(name, data, advice):
+    """They were called damaged, to be fetched again."""
+    if name == "xz":
+        stored = lzma.compress(CONTENT, filters=data)
+    else:
+        compressor = data.compressobj()
+        stored = compressor.compress(CONTENT) + compressor.flush()
+    with raises_with(InputError, path="in/a", advice=re.compile(rf"^Decompress it.* {advice}|^Decompress it with")):
+        read(name, stored)
 
 
 def test_text_that_begins_as_bzip2_does(tmp_path):
