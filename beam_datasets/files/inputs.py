@@ -26,6 +26,7 @@ PIECE_SIZE = (
     32 << 20
 )  # bytes; the time to open a file is small beside reading them, and one file still has work for many workers
 _LINE_BLOCK = 1 << 20
+_BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}")  # {a,b} or {1..9} of a shell
 _CHECKSUM_BLOCK = 4 << 20
 
 
@@ -120,7 +121,8 @@ def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFi
         folder = pattern.rstrip("/") + "/"
         files = files_below(folder, "**", hidden)
     if not files:
-        raise InputError(f"no file matches {pattern!r}")
+        hint = ". Braces are not wildcards; these are *, ?, [...] and **" if _BRACES.search(pattern) else ""
+        raise InputError(f"no file matches {pattern!r}{hint}")
     return folder, files
 
 

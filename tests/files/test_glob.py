@@ -182,6 +182,15 @@ def test_nothing_matches(tree):
             find(f"{tree}/{pattern}")
 
 
+def test_braces_are_not_wildcards(tree):
+    """A shell expands them, unless they are quoted."""
+    for pattern in ("{top,x}.txt", "top.{csv,txt}", "part-{0..9}"):
+        with pytest.raises(InputError, match=r"no file matches .*\. Braces are not wildcards; these are \*, \?, "):
+            find(f"{tree}/{pattern}")
+    with pytest.raises(InputError, match=r"no file matches '.*\{x\}'$"):
+        find(f"{tree}/{{x}}")
+
+
 def test_a_file_url_is_a_path(tree, tmp_path):
     assert find(f"file://{tree}") == find(str(tree))
     assert find(f"file://{tree}/**/*.csv") == find(f"{tree}/**/*.csv")
