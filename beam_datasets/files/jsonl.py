@@ -304,7 +304,7 @@ class _JsonText:
         """
         if (character := self.peek()) != mark:
             self.is_broken = True
-            several = "" if mark or character not in ("[", "{") else "; jq -c '.[]' makes lines of several arrays"
+            several = "" if mark or character != "[" else "; jq -c '.[]' makes lines of several arrays"
             raise InputError(
                 expected=f"{mark or 'the end of the file'!r}",
                 got=f"{character or 'the end of the file'!r}; the file is no JSON array{several}",

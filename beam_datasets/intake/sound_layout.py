@@ -176,6 +176,14 @@ def _check_complete(end: int, size: int, origin: str = "the header declares") ->
         )
 
 
+def _no_size(name: str) -> str:
+    """Returns the problem of a chunk that was written without its size."""
+    return (
+        f"chunk {name!r}: expected its size, got none: the program that wrote the file could not go back to the "
+        f"header. {_REWRITE}"
+    )
+
+
 def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> Iterator[_Chunk]:
     """Yields the chunks of a RIFF or IFF file up to its end, or up to tags or zeros at its end.
 
@@ -190,6 +198,7 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
     Raises:
         InputError: a chunk is invalid, truncated or has no size, or another file follows.
     """
+    is_empty_data = False  # whether the chunk before is `data`, without a byte
     while position < len(data):
         if len(data) - position < 8:  # zeros too: they may be samples that a stray byte has shifted
             raise InputError(f"byte {position}: expected a chunk, got {data[position:]!r}. {GET_AGAIN}")
@@ -199,18 +208,18 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
         if name in (b"RIFF", b"RF64", b"RIFX", b"FORM"):
             raise InputError(expected="one sound", got="another one after its end", advice="Split the file")
         if not all(32 <= byte < 127 for byte in name):
+            if is_empty_data:
+                raise InputError(_no_size("data"))
             raise InputError(
                 f"byte {position}: expected the name of a chunk, got {name!r}: a size is wrong, or bytes were lost or "
                 f"added. {GET_AGAIN}"
             )
         if size == 0xFFFFFFFF and name not in sizes:
-            raise InputError(
-                f"chunk {name.decode()!r}: expected its size, got none: the program that wrote the file could not go "
-                f"back to the header. {_REWRITE}"
-            )
+            raise InputError(_no_size(name.decode()))
         size = sizes.get(name, size)
         _check_complete(position + 8 + size, len(data), f"chunk {name.decode()!r} declares")
         yield _Chunk(name, position + 8, size)
+        is_empty_data = name == b"data" and size == 0
         position += 8 + size
         if size % 2 and (data[position : position + 1] == b"\0" or position + 1 == len(data)):
             position += 1

@@ -21,7 +21,7 @@ from beam_datasets.formats.tfrecord import frame
 from tests.files.advice import advises, follows, jsonl, parquet, refused, rows, write
 from tests.files.in_process import advised, make_builder, publish
 from tests.parquet_files import encrypted
-from tests.sounds import encoded
+from tests.sounds import encoded, wav
 
 # ------------------------------------------------------------------------------------------------------ CSV and text
 
@@ -250,6 +250,8 @@ def test_json_of_other_layouts(tmp_path):
     path = write(tmp_path, "in.jsonl", '[{"a": 1}]\n[{"a": 2}]\n')
     assert "; jq -c '.[]' makes lines of several arrays" in refused("jsonl", path)
     assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", path))] == [1, 2]
+    path = write(tmp_path, "in.jsonl", '[{"a": 1}]\n{"a": 2}\n')
+    assert "jq" not in refused("jsonl", path)  # it would make a line of the number 2
     path = write(tmp_path, "in.jsonl", '{"a": 0}\n[{"a": 1}, {"a": 2}]\n')
     assert "(jq -c '.[]' makes lines of an array)" in refused("jsonl", path)
     array = write(tmp_path, "array.jsonl", '[{"a": 1}, {"a": 2}]\n')
@@ -445,6 +447,20 @@ def converted_sounds(folder, command, path):
     words = [f"made/label/{word}" if word.startswith("new.") else names.get(word, word) for word in command.split()]
     subprocess.run(words, check=True, cwd=folder, capture_output=True)
     return folder / "made"
+
+
+@follows("intake/sound_layout.py: ffmpeg -i FILE")
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF])
+def test_a_sound_that_was_written_to_a_pipe(size, tmp_path):
+    """A size of 0 was taken for bytes that were lost."""
+    samples = np.arange(-500, 500, dtype="<i2")
+    data = wav(samples.tobytes())
+    path = write(tmp_path, "in/label/a.wav", data[:40] + size.to_bytes(4, "little") + data[44:])
+    problem = refused("sound_folder", tmp_path / "in")
+    assert "the program that wrote the file could not go back to the header" in problem
+    [command] = re.findall(r"`(ffmpeg .*?)`", problem)
+    [row] = rows("sound_folder", converted_sounds(tmp_path, command, path))
+    np.testing.assert_array_equal(row["audio"], samples)
 
 
 @follows("intake/sound_layout.py: ffmpeg -f s16le")

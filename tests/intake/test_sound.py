@@ -251,7 +251,8 @@ def test_headers_that_were_never_finished():
     np.testing.assert_array_equal(read_sound(no_size).samples, NOISE[:100])
     unknown = no_size[:40] + b"\xff\xff\xff\xff" + no_size[44:]
     assert "chunk 'data': expected its size, got none" in problem_of(unknown)
-    assert "expected the name of a chunk" in problem_of(no_size[:40] + bytes(4) + no_size[44:])
+    assert "chunk 'data': expected its size, got none" in problem_of(no_size[:40] + bytes(4) + no_size[44:])
+    assert "expected the name of a chunk" in problem_of(no_size[:40] + bytes([2, 0, 0, 0]) + no_size[44:])
     assert "expected 900 bytes, as the header declares" in problem_of(data[:4] + struct.pack("<I", 892) + data[8:])
 
 
