@@ -236,7 +236,7 @@ def _is_one_list(feature: FeatureConnector) -> TypeGuard[Leaf]:
     """Returns whether a feature is stored as one list that its codec decodes."""
     kind: Any = type(feature)
     is_plain = isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder)
-    return is_plain and not getattr(feature, "is_dynamic", False)
+    return is_plain and not (isinstance(feature, Tensor) and feature.is_dynamic)
 
 
 def _is_plain_sequence(feature: FeatureConnector) -> TypeGuard[Sequence]:

@@ -20,6 +20,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
 from beam_datasets.reading.records import shards
+from tests.native.values import FEATURES
 from tests.published import build
 from tests.reading.conftest import Storage
 from tests.work import lines_of
@@ -58,6 +59,22 @@ def test_a_name_is_found_by_one_list_of_its_versions(
     opened = [("read_bytes", f"{file}.json") for file in ("manifest", "dataset_info", "features")]
     looked = [("is_dir", "counted"), ("list_dir", "counted"), *unpublished, *published]
     assert [call for call in calls.calls if call[0] != "normalize"] == [*looked, *opened]
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_no_connector_is_asked_for_an_attribute_that_it_lacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error about it has advice, which takes longer to write than a small dataset to open."""
+    names: list[str] = []
+
+    def missing(_: Any, name: str) -> Any:
+        names.append(name)
+        raise AttributeError(name)
+
+    monkeypatch.setattr(features.FeatureConnector, "__getattr__", missing)
+    decoder = ColumnarDecoder(features.FeaturesDict({"x": FEATURES[name]}))
+    decoder.one()
+    decoder.of_batches(pad=True)
+    assert names == []
 
 
 def test_code_opens_what_it_published_by_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
