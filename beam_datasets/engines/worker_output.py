@@ -16,13 +16,15 @@ import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from types import FrameType
 
 from beam_datasets.errors import without_passwords
 from beam_datasets.frames import is_beam
 
-MAX_LOG_BYTES = 64 << 20
+MAX_LOG_BYTES = 16 << 20  # of the first lines of the log
+NUM_LAST_LINES = 200  # that a longer log has after its first lines
 SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
 SHOWN_PER_SECOND = 20  # lines per second that are shown after that
 CLOSE_SECONDS = 5.0  # maximal time to wait for processes that the author's code has started, and that use the pipes
@@ -51,7 +53,8 @@ class OutputReader:
         self._kept_end, self.kept = os.pipe()
         self._file: io.BufferedWriter | None = None
         self._log_problem = ""  # why the log lacks lines
-        self._num_bytes = self._num_author_lines = self._num_hidden = 0
+        self._num_bytes = self._num_author_lines = self._num_hidden = self._num_left_out = 0
+        self._last_lines: deque[bytes] = deque(maxlen=NUM_LAST_LINES)  # after the first MAX_LOG_BYTES
         self._allowance, self._allowed_at = float(SHOWN_AT_ONCE), time.monotonic()
         self._thread: threading.Thread | None = None
         self._is_closing = threading.Event()
@@ -92,6 +95,7 @@ class OutputReader:
         if self._num_hidden:
             self._print(f"{self._num_hidden:,} more lines of workers are not shown")
         if self._file is not None:
+            self._write_last_lines()
             try:
                 self._file.close()
             except OSError as error:  # flushed output is in the file
@@ -134,7 +138,7 @@ class OutputReader:
         """Writes lines to the log, and if `is_shown` shows them at the limited rate; without the passwords of URLs."""
         for line_with_passwords in lines:
             line = without_passwords(line_with_passwords.decode("utf-8", "backslashreplace")).encode()
-            self._write_log(line + b"\n")
+            self._log_line(line + b"\n")
             if not is_shown:
                 continue
             current_time = time.monotonic()
@@ -152,17 +156,33 @@ class OutputReader:
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
 
-    def _write_log(self, line: bytes) -> None:
-        """Writes a line to the log file, up to MAX_LOG_BYTES; an error does not end the run, and `close` shows it."""
+    def _log_line(self, line: bytes) -> None:
+        """Writes a line to the log file, or after MAX_LOG_BYTES keeps it in memory as one of the last lines."""
         self._num_bytes += len(line)
-        if self._num_bytes > MAX_LOG_BYTES:
-            self._log_problem = self._log_problem or f"it has more than {MAX_LOG_BYTES:,} bytes"
+        if self._num_bytes <= MAX_LOG_BYTES:
+            self._write_log(line)
+            return
+        if len(self._last_lines) == self._last_lines.maxlen:
+            self._num_left_out += 1
+        self._last_lines.append(line)
+
+    def _write_last_lines(self) -> None:
+        """Writes the last lines of a long log, after the number of lines that are left out before them."""
+        if self._num_left_out:
+            self._write_log(b"... %d lines are left out here ...\n" % self._num_left_out)
+        for line in self._last_lines:
+            self._write_log(line)
+        if self._num_left_out:
+            self._log_problem = self._log_problem or f"{self._num_left_out:,} lines in its middle are left out"
+
+    def _write_log(self, data: bytes) -> None:
+        """Writes lines to the log file; an error does not end the run, and `close` shows it."""
         if self._log_problem:
             return
         try:
             if self._file is None:
                 self._file = open(self._log, "ab")  # noqa: SIM115
-            self._file.write(line)
+            self._file.write(data)
             self._file.flush()
         except OSError as error:
             self._log_problem = f"{self._log}: {error.strerror or error}"

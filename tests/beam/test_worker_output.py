@@ -109,11 +109,23 @@ def test_a_log_that_cannot_be_written_is_reported(tmp_path, capsys):
     assert said[4].endswith("missing/log: No such file or directory")
 
 
-def test_a_log_that_gets_too_large_is_reported(tmp_path, capsys, monkeypatch):
+def test_a_long_log_has_its_first_and_its_last_lines(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
+    monkeypatch.setattr(worker_output, "NUM_LAST_LINES", 2)
+    lines = [f"{number}\n" for number in range(7)]
+    read_all(OutputReader(str(tmp_path / "log")), *lines)
+    assert "is not kept completely: 3 lines in its middle are left out" in capsys.readouterr().err
+    expected = [*lines[:2], *lines[5:]]
+    kept = (tmp_path / "log").read_text().splitlines(keepends=True)
+    assert kept.pop(2) == "... 3 lines are left out here ...\n"
+    assert kept == [f"worker 1: {line}" for line in expected]
+
+
+def test_a_log_that_is_only_a_little_too_long_is_complete(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
     read_all(OutputReader(str(tmp_path / "log")), "one\n", "two\n", "three\n")
-    assert "is not kept completely: it has more than 30 bytes" in capsys.readouterr().err
-    assert (tmp_path / "log").read_text() == "worker 1: one\nworker 1: two\n"
+    assert "is not kept completely" not in capsys.readouterr().err
+    assert (tmp_path / "log").read_text() == "worker 1: one\nworker 1: two\nworker 1: three\n"
 
 
 def test_a_process_that_keeps_the_pipes_is_not_waited_for(tmp_path, monkeypatch):
