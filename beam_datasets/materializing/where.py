@@ -68,10 +68,14 @@ class Where:
         """Checks that the expression is text.
 
         Raises:
-            BeamDatasetsError: it has another type, or characters that cannot be encoded.
+            BeamDatasetsError: it has another type, is empty, or has characters that cannot be encoded.
         """
         if not isinstance(self.expression, str):
             raise BeamDatasetsError(f"where: expected a text such as 'n > 3', got {self.expression!r:.100}")
+        if not self.expression.strip():
+            raise BeamDatasetsError(
+                "where: expected a condition such as 'n > 3', got an empty text", got=repr(self.expression)
+            )
         if not is_unicode(self.expression) or "\0" in self.expression:
             raise BeamDatasetsError(
                 f"where={self.expression!r:.1000}: expected text in Unicode, got half of a surrogate pair or a NUL",
@@ -250,7 +254,8 @@ class Where:
         names = ", ".join(columns) or "none"
         error_class = ExpressionLimitError if isinstance(message, LimitError) else BeamDatasetsError
         return error_class(
-            f"where={self.expression!r}: {message}\nGive a condition in DuckDB's SQL over these features: {names}."
+            f"where={self.expression!r:.1000}: {message!s:.1000}\n"
+            f"Give a condition in DuckDB's SQL over these features: {names}."
         )
 
 

@@ -97,9 +97,10 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
 @pytest.mark.parametrize(
     "expression,words",
     [
+        ("", "expected a condition such as 'n > 3', got an empty text"),
+        (" \n", "got an empty text"),
         ("label = = 'dog'", r"syntax error at or near \"=\"\nlabel = = 'dog'\n        \^ character 9"),
         ("n >", "syntax error"),
-        ("", "syntax error"),
         ("1) or (1=1", "syntax error"),
         ("n > 1 order by n", "syntax error"),
         ("n > 1; select 2", "syntax error"),
@@ -126,6 +127,13 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
 def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: Any, words: str) -> None:
     with pytest.raises(BeamDatasetsError, match=words):
         plan_job(str(source), to="some", data_dir=str(tmp_path), where=expression)
+
+
+@pytest.mark.parametrize("expression", ["x" * 100_000, "(" * 5000 + "n < 3" + ")" * 5000, "+".join(["n"] * 20_000)])
+def test_errors_of_long_expressions_are_short(expression: str) -> None:
+    with pytest.raises(BeamDatasetsError) as caught:
+        Where(expression).compile(TREE)
+    assert len(str(caught.value)) < 3000
 
 
 def test_times_are_in_utc(records: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
