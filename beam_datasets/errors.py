@@ -301,7 +301,8 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
         self, problem: str, *, path: str, offset: int, record: int | None = None, repairable: bool = True
     ) -> None:
         advice = None
-        if repairable and _SHARD.search(path) and "beam-datasets verify" not in problem:
+        has_advice = "beam-datasets verify" in problem or "environment variable" in problem
+        if repairable and _SHARD.search(path) and not has_advice:
             advice = f"To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
         super().__init__(problem, path=path, offset=offset, record=record, advice=advice)
         self.repairable = repairable

@@ -379,6 +379,15 @@ def find_size_problem(length: int) -> str | None:
     return None
 
 
+def exceeds_limit(length: int) -> bool:
+    """Returns whether a record of this many bytes may be good, but is larger than the limit of this process.
+
+    Raises:
+        InputError: the environment variable with the limit is not a positive integer.
+    """
+    return length <= MAX_RECORD_BYTES and find_size_problem(length) is not None
+
+
 def check_sizes(offsets: NDArray[Any] | Sequence[int], *, path: str, first_record: int = 0) -> None:
     """Checks that records are not too large to be read, before they are read.
 
@@ -394,10 +403,7 @@ def check_sizes(offsets: NDArray[Any] | Sequence[int], *, path: str, first_recor
         return
     for number, (start, stop) in enumerate(itertools.pairwise(np.asarray(offsets).tolist())):
         if problem := find_size_problem(stop - start - OVERHEAD):
-            is_damaged = stop - start - OVERHEAD > MAX_RECORD_BYTES
-            raise CorruptRecordError(
-                problem, path=path, offset=start, record=first_record + number, repairable=is_damaged
-            )
+            raise CorruptRecordError(problem, path=path, offset=start, record=first_record + number)
 
 
 def _find_data_problem(view: memoryview) -> str | None:

@@ -26,9 +26,9 @@ from beam_datasets.native import crc32c
 from beam_datasets.publishing.staged_files import content_of
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
-from beam_datasets.verifying.scan import OF_CONTENT
+from beam_datasets.verifying.scan import NOT_LOST
 
-_HARMLESS = ("extra", "leftover", *OF_CONTENT)
+_HARMLESS = ("extra", "leftover", *NOT_LOST)
 """Kinds of findings that no file which is written can resolve."""
 _INDEX_HEADER_BYTES = 40  # with checksums of all that follows
 

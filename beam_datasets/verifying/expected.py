@@ -406,6 +406,7 @@ _FROM_COPY = "--repair --from COPY restores it"
 REMEDIES: Mapping[str, str] = {
     **dict.fromkeys(("record", "cut", "missing", "replaced", "count", "size", "metadata"), _FROM_COPY),
     "unreadable": f"check the disk and the permissions, move away a directory in its place; if needed, {_FROM_COPY}",
+    "limit": "it was not read, so nothing is known of it: set the environment variable, and verify again",
     "example": "features.json and the records are of different versions: restore the one that is wrong",
     "value": "it was published so, and --repair does not help: restore or leave it out in the source, and generate a "
     "new version",

@@ -22,7 +22,16 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
-from beam_datasets.verifying.scan import OF_CONTENT, Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
+from beam_datasets.verifying.scan import (
+    NOT_LOST,
+    OF_CONTENT,
+    Damage,
+    IndexFacts,
+    Mismatch,
+    RecordChecks,
+    ShardFacts,
+    read_shard,
+)
 
 OnProgress = Callable[[int, int | None], None]
 
@@ -278,7 +287,7 @@ class _Shard:
         if kind == "value" and not self._is_published:
             kind = "decoding"
         stop = None if damage.count is None else damage.record + damage.count
-        lost_examples = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
+        lost_examples = self._lost(damage.record, stop) if kind not in NOT_LOST else None
         return Finding(self._file_name, damage.offset, damage.record, kind, message, lost_examples)
 
     def _content_finding(self, published: int) -> Finding:

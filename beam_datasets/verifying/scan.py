@@ -29,6 +29,9 @@ READ_BYTES = 1 << 20
 OF_CONTENT = ("example", "value", "decoding")
 """Kinds of damage of records whose checksums are right; `decoding` only of findings."""
 
+NOT_LOST = ("limit", *OF_CONTENT)
+"""Kinds of damage of records that are not lost: those of `OF_CONTENT`, and records that are too large to be read."""
+
 _MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
 _MAX_DESCENTS = 100_000  # places in one index where keys begin again
 
@@ -44,7 +47,7 @@ class Damage:
         offset: byte where they begin.
         record: number in the file of the first.
         count: number of records; None if the rest of the file is lost.
-        kind: 'record', 'cut', 'unreadable', 'example' or 'value'; see `Finding.kind`.
+        kind: 'record', 'limit', 'cut', 'unreadable', 'example' or 'value'; see `Finding.kind`.
         problem: description of the first damage.
         key: the sort key of the first record in the index; None if the index has no keys.
     """
@@ -370,7 +373,9 @@ class _Walk:
         length, crc = tfrecord.HEADER.unpack(header)
         if tfrecord.masked_crc32c(header[:8]) == crc:
             stop = offset + length + OVERHEAD
-            return (stop, "record") if stop <= size else (None, "cut")
+            if stop > size:
+                return None, "cut"
+            return stop, "limit" if tfrecord.exceeds_limit(length) else "record"
         if self._index is not None and self.mismatch is None and record < len(self._index):
             start, stop = self._index.offsets[record : record + 2].tolist()
             if start == offset and stop <= size:

@@ -230,6 +230,23 @@ def test_a_hostile_record_takes_no_memory(copy: Path, monkeypatch: pytest.Monkey
         assert most <= 16 << 20
 
 
+def test_a_record_over_the_limit_is_not_called_lost(copy: Path, published: Path) -> None:
+    """A sparse file: whether its first record is good is not known before the limit is raised."""
+    path = corruptions.shards(copy)[0]
+    data, size = path.read_bytes(), 3 << 29
+    header = struct.pack("<Q", size)
+    with path.open("wb") as file:
+        file.write(header + struct.pack("<I", tfrecord.masked_crc32c(header)))
+        file.truncate(size + tfrecord.OVERHEAD)
+        file.seek(0, 2)
+        file.write(data[tfrecord.OVERHEAD + tfrecord.LENGTH.unpack_from(data)[0] :])
+    [finding] = [each for each in examine(copy).report.findings if each.file == path.name]
+    assert (finding.kind, finding.offset, finding.record, finding.lost) == ("limit", 0, 0, None)
+    assert f"BEAM_DATASETS_MAX_ELEMENTS={size} " in finding.message
+    status, said = command("verify", copy, "--repair", "--from", published)
+    assert (status, f"BEAM_DATASETS_MAX_ELEMENTS={size} " in said, "restore" in said) == (1, True, False)
+
+
 def test_a_value_that_needs_too_much_memory_is_a_finding(copy: Path) -> None:
     path = corruptions.shards(copy)[0]
     data = path.read_bytes()
