@@ -465,7 +465,7 @@ def _written_call(name: str) -> WrittenCall:
         frame = frame.f_back
     if frame is None:
         return WrittenCall()
-    uses = _uses("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))).get(name, [])
+    uses = _accesses_by_name("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))).get(name, [])
     end = _end_of_expression(frame)
     if end is not None:  # of the attribute that is missing, or of the call whose arguments are wrong
         uses = [use for use in uses if end in map(_end_of_node, use)]
@@ -475,7 +475,7 @@ def _written_call(name: str) -> WrittenCall:
 
 
 @functools.lru_cache(maxsize=4)  # hasattr() may ask for missing names repeatedly
-def _uses(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
+def _accesses_by_name(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
     """Returns attribute name -> its accesses in a source text: (attribute node,), or (attribute node, call node).
 
     It is empty if the source cannot be parsed, such as a notebook cell with shell commands.

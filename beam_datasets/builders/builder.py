@@ -294,7 +294,7 @@ class DatasetBuilder(DeclaredVariants):
             BeamDatasetsError: any other reason why nothing was published.
             ValueError: an option is unusable, or there are options of a store for a local path.
         """
-        self._use(storage_options)
+        self._use_storage_options(storage_options)
         self.check_buildable()
         sharding = ShardingOptions.of(
             num_shards=num_shards,
@@ -433,7 +433,7 @@ class DatasetBuilder(DeclaredVariants):
             download_config: a `DownloadConfig`, or an object with any of its attributes.
             **options: see `build`; they win.
         """
-        self._use(options.pop("storage_options", None))
+        self._use_storage_options(options.pop("storage_options", None))
         if self.is_prepared():
             return
         settings = {name: getattr(download_config, name, None) for name in BUILD_OPTIONS}
@@ -479,7 +479,7 @@ class DatasetBuilder(DeclaredVariants):
         """Returns the file of recorded checksums: checksums.tsv beside the module."""
         return cls._code_dir() / CHECKSUMS_FILE
 
-    def _use(self, storage_options: Mapping[str, Any] | None) -> None:
+    def _use_storage_options(self, storage_options: Mapping[str, Any] | None) -> None:
         """Uses storage options for the root directory of the datasets from now on; None or {} changes nothing."""
         if storage_options:
             self._root = catalog.root_dir(self._root, storage_options)

@@ -282,12 +282,14 @@ def _kind_of_type(hint: Any, default: Any) -> _Kind:
     if hint in (str, Any, object):
         return _Kind("text", lambda texts: texts[-1], 4)
     if hint is types.NoneType:
-        return _choice("None", {"None": None}, 7)
+        return _kind_of_choices("None", {"None": None}, 7)
     if origin is typing.Literal:
-        return _choice(" or ".join(map(repr, args)), {str(value): value for value in args})
+        return _kind_of_choices(" or ".join(map(repr, args)), {str(value): value for value in args})
     if isinstance(origin, enum.EnumMeta):
         members: dict[str, Any] = dict(origin.__members__)
-        return _choice(" or ".join(members), {str(member.value): member for member in members.values()} | members)
+        return _kind_of_choices(
+            " or ".join(members), {str(member.value): member for member in members.values()} | members
+        )
     if origin in _MAPPINGS:
         of_key, of_value = args or (Any, Any)
 
@@ -327,7 +329,7 @@ def _refuse_text(text: object) -> NoReturn:
     raise ValueError
 
 
-def _choice(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
+def _kind_of_choices(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
     """Returns the kind of a fixed set of values; of several texts, the last counts.
 
     Args:

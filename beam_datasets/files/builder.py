@@ -395,7 +395,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def places_of(self, key: Key) -> dict[str, str]:
         """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
         locations: dict[str, str] = {}
-        for split, location in self._places(lambda _, other: str(other) == str(key)):
+        for split, location in self._find_locations(lambda _, other: str(other) == str(key)):
             locations.setdefault(split, location)
             if len(locations) > 1:
                 break
@@ -410,10 +410,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []
         return [
-            location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == sort_key), 2)
+            location
+            for _, location in islice(self._find_locations(lambda split, key: hash_key(split, key) == sort_key), 2)
         ]
 
-    def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
+    def _find_locations(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
         """Yields (split, file and line) of each row for which `is_wanted(split, key)` is True; reads all files."""
         reader = self._rows_reader()
         for name, pattern in self._patterns.items():

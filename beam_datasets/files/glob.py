@@ -173,7 +173,7 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     beam_pattern = folder + (f"{pattern[: first_wildcard.start()]}**" if first_wildcard else pattern)
     scheme = folder.partition("://")[0]
     try:
-        if not _answers(beam_pattern):
+        if not _store_answers(beam_pattern):
             problem = f"expected files that can be listed, got no answer of the store within {_MAX_WAIT:.0f} s"
             raise InputError(f"{folder}{pattern}: {problem}. Check the name, the network and the credentials")
         [result] = _match_by_beam(beam_pattern)
@@ -206,7 +206,7 @@ _LACKS_PACKAGE = re.compile(r"Unable to get filesystem|Failed to import|NameErro
 """What Beam's file systems say if a package is not installed; NameError: of a module that it could not import."""
 
 
-def _answers(pattern: str) -> bool:
+def _store_answers(pattern: str) -> bool:
     """Returns whether a store answers within _MAX_WAIT seconds; it is asked for one file.
 
     Raises:

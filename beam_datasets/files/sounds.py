@@ -128,15 +128,17 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
         )
     if sound.samples and info.samples != sound.samples:
         raise InputError(
-            expected=f"samples of {sound.samples}", got=str(info.samples), advice=_way(info, sound, option)
+            expected=f"samples of {sound.samples}", got=str(info.samples), advice=_advise_type(info, sound, option)
         )
-    if sound.dtype and not _holds(sound.dtype, info.samples):
+    if sound.dtype and not _holds_samples(sound.dtype, info.samples):
         raise InputError(
-            expected=f"samples that {sound.dtype} holds", got=str(info.samples), advice=_way(info, sound, option)
+            expected=f"samples that {sound.dtype} holds",
+            got=str(info.samples),
+            advice=_advise_type(info, sound, option),
         )
 
 
-def _way(info: SoundInfo, sound: SoundType, option: Any) -> str:
+def _advise_type(info: SoundInfo, sound: SoundType, option: Any) -> str:
     """Returns the advice of an error about a sound whose samples have another type; see `check_sound`."""
     both = (sound.dtype or sound.samples, info.samples)
     if len({name.startswith("f") for name in both}) > 1:
@@ -146,6 +148,6 @@ def _way(info: SoundInfo, sound: SoundType, option: Any) -> str:
     return f"Convert it first, or store all of them without scaling: {option(wider)}"
 
 
-def _holds(dtype: str, samples: str) -> bool:
+def _holds_samples(dtype: str, samples: str) -> bool:
     """Returns whether a dtype holds all samples of a kind."""
     return (samples, dtype) in _EXACT_FLOATS or np.can_cast("int32" if samples == "int24" else samples, dtype)

@@ -293,7 +293,7 @@ class Transform:
             CorruptRecordError: a record is damaged.
             BeamDatasetsError: the filter fails, or a record does not fit the features or is too large.
         """
-        chosen_of, keep = self._chooser(record_range, records), self._keeper(record_range, records)
+        chosen_of, keep = self._chooser(record_range, records), self._compile_filter(record_range, records)
         for first, offsets, buffer in records.chunks():
             data = records.unframe(first, offsets, buffer)
             indices: Iterable[int] = range(len(data)) if chosen_of is None else chosen_of(first, data)
@@ -347,7 +347,7 @@ class Transform:
 
         return choose
 
-    def _keeper(self, record_range: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
+    def _compile_filter(self, record_range: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
         """Returns the function (number in the range, record) -> whether the filter keeps it; None without a filter.
 
         Its errors contain the file, the byte offset and the record.

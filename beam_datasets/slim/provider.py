@@ -385,9 +385,9 @@ class DatasetDataProvider:
         self._seed = (seed or 0) if shuffle else None
         self._window = capacity if shuffle else 1
         self._first: PassCheckpoint = {"position": 0, "opened": 0, "turn": 0, "places": [None] * num_readers}
-        self._go(0, 0, self._first)
+        self._move_to(0, 0, self._first)
 
-    def _go(self, epoch: int, position: int, checkpoint: PassCheckpoint) -> None:
+    def _move_to(self, epoch: int, position: int, checkpoint: PassCheckpoint) -> None:
         """Moves to a position in an epoch.
 
         Args:
@@ -459,7 +459,7 @@ class DatasetDataProvider:
                 return record
             if self._num_epochs is None and self._readers is not None and not self._readers.position:
                 raise InputError(f"none of the {len(self._files)} files holds a record; the first is {self._files[0]}")
-            self._go(self._epoch + 1, 0, self._first)
+            self._move_to(self._epoch + 1, 0, self._first)
         return None
 
     def _iter_shuffled(self) -> Iterator[Record]:
@@ -508,7 +508,7 @@ class DatasetDataProvider:
         first = self._shuffle(saved_state.epoch).first_source(saved_state.position)
         _check_checkpoint(readers, first, len(self._files), self._first)
         self.close()
-        self._go(saved_state.epoch, saved_state.position, copy.deepcopy(readers))
+        self._move_to(saved_state.epoch, saved_state.position, copy.deepcopy(readers))
 
     def _fingerprint_of_reader(self) -> dict[str, str]:
         """Returns {'files', 'reader', 'num_readers', 'shuffle'}: the facts that determine the order, as texts."""
@@ -527,7 +527,7 @@ class DatasetDataProvider:
         """Closes the files. The provider remains usable and opens them again."""
         readers = self._readers
         if readers is not None:
-            self._go(self._epoch, self._position, self._checkpoint())
+            self._move_to(self._epoch, self._position, self._checkpoint())
             readers.close()
 
     def __enter__(self) -> Self:

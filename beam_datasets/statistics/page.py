@@ -337,12 +337,16 @@ def _drift(parts: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bo
         spreads = list(_spreads(parts, name).values())
         for other in spreads[1:]:
             _, (first, second) = _align_histograms([spreads[0][1]["histogram"], other[1]["histogram"]])
-            gaps.append(_gap(first, second))
+            gaps.append(_largest_difference(first, second))
     feature_statistics = [feature for feature in parts.values() if feature is not None]
     value_shares = [_shares_of_values(feature) for feature in feature_statistics if feature["values"]]
     for shares in value_shares[1:] if all(value_shares) else ():
         names = sorted({*value_shares[0], *shares})
-        gaps.append(_gap([value_shares[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
+        gaps.append(
+            _largest_difference(
+                [value_shares[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]
+            )
+        )
     counts, totals = (
         [feature["values"] for feature in feature_statistics],
         [feature["values"] + feature["missing"] for feature in feature_statistics],
@@ -371,7 +375,7 @@ def _shares_of_values(feature: dict[str, Any]) -> dict[Any, float]:
     return {value: count / feature["values"] for value, count in feature["top"]}
 
 
-def _gap(first: Sequence[float], second: Sequence[float]) -> float:
+def _largest_difference(first: Sequence[float], second: Sequence[float]) -> float:
     """Returns the largest difference of the cumulative sums of two sequences of shares; in [0, 1]."""
     return float(abs(np.cumsum(first) - np.cumsum(second)).max(initial=0))
 
@@ -417,7 +421,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], quantity: 
         f"at most {highest:,} in a bar" if len(histograms) == 1 else f"at most {highest:.1%} of a slice in a bar"
     )
     if len(histograms) == 2:
-        notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
+        notes.append(f"largest difference of cumulative shares {_largest_difference(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
     first, last = number_text(max(edges[0], low)), number_text(min(_last_number(edges), high))
     note = escape(", ".join([highest_note, *notes]))

@@ -379,11 +379,11 @@ def _integer_sums(values: NDArray[Any]) -> tuple[int, int]:
     negative = values < 0
     sizes = np.where(negative, -values, values).astype(np.uint64)  # int64's minimum is its own negative: 2**63 unsigned
     high, low = sizes >> np.uint64(32), sizes & np.uint64(0xFFFFFFFF)
-    squares = (_sum(high * high) << 64) + (_sum(high * low) << 33) + _sum(low * low)
-    return _sum(sizes) - 2 * _sum(sizes[negative]), squares
+    squares = (_exact_sum(high * high) << 64) + (_exact_sum(high * low) << 33) + _exact_sum(low * low)
+    return _exact_sum(sizes) - 2 * _exact_sum(sizes[negative]), squares
 
 
-def _sum(values: NDArray[np.uint64]) -> int:
+def _exact_sum(values: NDArray[np.uint64]) -> int:
     """Returns the sum of uint64 values, as an exact Python integer."""
     return (int((values >> np.uint64(32)).sum()) << 32) + int((values & np.uint64(0xFFFFFFFF)).sum())
 

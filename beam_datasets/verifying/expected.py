@@ -95,7 +95,7 @@ class Expected:
         for name, read in ((INFO_FILE, self._read_info), (catalog.FEATURES_FILE, self._read_features)):
             text = texts[name]
             if text is None:
-                self._miss(name)
+                self._add_missing_file(name)
             else:
                 read(text)
         self._read_metadata()
@@ -175,10 +175,10 @@ class Expected:
             except PathNotFoundError:
                 pass
             except StorageError as error:
-                self._find(name, "unreadable", str(error))
+                self._add_finding(name, "unreadable", str(error))
         return self._texts[name]
 
-    def _find(self, name: str, kind: str, message: str) -> None:
+    def _add_finding(self, name: str, kind: str, message: str) -> None:
         """Adds a finding about a file, unless the file has one already.
 
         Args:
@@ -189,15 +189,15 @@ class Expected:
         message = message.removeprefix(storage.join(self.directory, name)).lstrip(": ")
         self._findings.setdefault(name, Finding(name, None, None, kind, message))
 
-    def _miss(self, name: str) -> None:
+    def _add_missing_file(self, name: str) -> None:
         """Records the finding that a file does not exist."""
-        self._find(name, "missing", "the file does not exist")
+        self._add_finding(name, "missing", "the file does not exist")
 
     def _read_manifest(self) -> None:
         """Sets `manifest` and the lineage; adds a finding if the manifest is damaged, or missing beside indexes."""
         if self.manifest_text is None:
             if self.indexed:
-                self._find(MANIFEST_FILE, "manifest", "the file does not exist, though the shards have indexes")
+                self._add_finding(MANIFEST_FILE, "manifest", "the file does not exist, though the shards have indexes")
             self.not_known.append(
                 "checksums of files, because manifest.json is missing: a record has its own, but a file that was "
                 "replaced by a whole one of as many records looks the same, and so do small files that still make sense"
@@ -209,7 +209,7 @@ class Expected:
             if self.manifest.source is not None:
                 self._lineage = Lineage.from_json(self.manifest.source, path=MANIFEST_FILE)
         except MetadataError as error:
-            self._find(MANIFEST_FILE, "manifest", str(error))
+            self._add_finding(MANIFEST_FILE, "manifest", str(error))
             self.not_known.append("checksums of files, as manifest.json is damaged")
 
     def _check_sums(self) -> None:
@@ -217,9 +217,9 @@ class Expected:
         for name, published in self.manifest.metadata.items() if self.manifest else ():
             content = self._read_file(name)
             if content is None:
-                self._miss(name)
+                self._add_missing_file(name)
             elif (digest := hashlib.sha256(content).hexdigest()) != published:
-                self._find(name, "metadata", f"its SHA-256 is {digest}, published was {published}")
+                self._add_finding(name, "metadata", f"its SHA-256 is {digest}, published was {published}")
 
     def _read_info(self, text: bytes) -> None:
         """Sets `info`; adds a finding if the file is damaged, or a split has more examples than readers allow."""
@@ -233,7 +233,7 @@ class Expected:
                     )
             self.info = info
         except MetadataError as error:
-            self._find(INFO_FILE, "metadata", str(error))
+            self._add_finding(INFO_FILE, "metadata", str(error))
 
     def _read_features(self, text: bytes) -> None:
         """Sets `features`, with the labels of their files, unless features.json has a finding."""
@@ -241,7 +241,7 @@ class Expected:
         try:
             tree = features.from_json_text(text.decode(), path=path)
         except (MetadataError, UnicodeDecodeError) as error:
-            self._find(catalog.FEATURES_FILE, "metadata", str(error))
+            self._add_finding(catalog.FEATURES_FILE, "metadata", str(error))
             return
         label_files: list[str] = []
         tree.load_labels(lambda name: label_files.append(name))
@@ -269,7 +269,7 @@ class Expected:
             text = None if content is None else content.decode()
             return tree.load_labels(lambda name: text if name == file else None)
         except (MetadataError, UnicodeDecodeError) as error:
-            self._find(file, "metadata", str(error))
+            self._add_finding(file, "metadata", str(error))
             return tree
 
     def _read_metadata(self) -> None:
@@ -278,10 +278,10 @@ class Expected:
         try:
             content = json.loads(text or "{}")
         except (ValueError, RecursionError) as error:
-            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
+            self._add_finding(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
             return
         if not isinstance(content, dict):
-            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: got {content!r:.100}")
+            self._add_finding(METADATA_FILE, "metadata", f"it is not a JSON object: got {content!r:.100}")
 
     def _compare(self) -> None:
         """Compares manifest.json with dataset_info.json."""
@@ -291,14 +291,18 @@ class Expected:
         published = {name: list(columns.num_examples) for name, columns in self.manifest.splits.items()}
         identity = self.info.name, self.info.config_name, str(self.info.version)
         if identity != (self.manifest.name, self.manifest.config, self.manifest.version):
-            self._find(INFO_FILE, "metadata", f"it is of {self.info.display_name}, {MANIFEST_FILE} of another dataset")
+            self._add_finding(
+                INFO_FILE, "metadata", f"it is of {self.info.display_name}, {MANIFEST_FILE} of another dataset"
+            )
         elif lengths != published:
-            self._find(INFO_FILE, "metadata", f"its splits or shard lengths differ from those of {MANIFEST_FILE}")
+            self._add_finding(
+                INFO_FILE, "metadata", f"its splits or shard lengths differ from those of {MANIFEST_FILE}"
+            )
         else:
             for name, columns in self.manifest.splits.items():
                 if (size := self.info.splits[name].num_bytes) != sum(columns.num_bytes):
                     message = f"by it split {name!r} has {size} bytes, by {MANIFEST_FILE} {sum(columns.num_bytes)}"
-                    self._find(INFO_FILE, "metadata", message)
+                    self._add_finding(INFO_FILE, "metadata", message)
 
     def _expected_splits(self) -> Iterator[ExpectedSplit]:
         """Yields the expected content of each split, by the manifest, dataset_info.json or the names of files."""
@@ -351,16 +355,16 @@ class Expected:
         unexpected_names = [
             name for name in self._list_data_files(shards) if name.removesuffix(INDEX_SUFFIX) not in shards
         ]
-        forms = {_form(name) for name in shards} if unexpected_names else set()
+        forms = {_mask_numbers(name) for name in shards} if unexpected_names else set()
         other_formats = self.info.alternative_file_formats if self.info is not None else ()
         for name in unexpected_names:
             shard = storage.basename(name).removesuffix(INDEX_SUFFIX)
             if storage.is_temporary(shard):
-                self._find(name, "leftover", "an unfinished file, left by a run that was killed")
-            elif _form(name.removesuffix(INDEX_SUFFIX)) in forms or (
+                self._add_finding(name, "leftover", "an unfinished file, left by a run that was killed")
+            elif _mask_numbers(name.removesuffix(INDEX_SUFFIX)) in forms or (
                 ShardFilename.is_valid(shard) and ShardFilename.parse(shard).fileformat not in other_formats
             ):
-                self._find(name, "extra", "no split of the dataset has this file")
+                self._add_finding(name, "extra", "no split of the dataset has this file")
 
     def _list_data_files(self, shards: Collection[str]) -> Iterator[str]:
         """Yields the files in the directory, and in those below it that should contain shards."""
@@ -389,10 +393,10 @@ def read_expected(dataset_dir: str) -> Expected:
     return expected
 
 
-def _form(name: str) -> str:
+def _mask_numbers(name: str) -> str:
     """Returns a name with its numbers of five digits and more replaced.
 
-    >>> _form("digits-train.tfrecord-00007-of-00010")
+    >>> _mask_numbers("digits-train.tfrecord-00007-of-00010")
     'digits-train.tfrecord-#-of-#'
     """
     return re.sub(r"\d{5,}", "#", name)
