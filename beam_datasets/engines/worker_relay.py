@@ -29,6 +29,15 @@ CAUSE_SECONDS = 1.0  # between the end of a worker's connection and that of its 
 STOP_SECONDS = 5.0  # for the worker to see that the runner has ended the connection
 _NUM_THREADS = 4  # one for the instructions, the others for requests of descriptors
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+# Both sides of a connection may be silent for hours, while the author's code runs. Beam's workers check the connection
+# every 20 s, for which a server of gRPC would end it after some times; the relay checks that of the runner likewise.
+_SERVER_OPTIONS = [*_UNLIMITED, ("grpc.http2.max_ping_strikes", 0)]
+_CLIENT_OPTIONS = [
+    *_UNLIMITED,
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 300_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
 
 
 class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
@@ -46,7 +55,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     def __init__(self, runner: str, worker_id: str) -> None:
         self._runner_url, self._worker_id = runner, worker_id
         self._metadata = (("worker_id", worker_id),)
-        self._channel = grpc.insecure_channel(runner, options=_UNLIMITED)
+        self._channel = grpc.insecure_channel(runner, options=_CLIENT_OPTIONS)
         self._runner = beam_fn_api_pb2_grpc.BeamFnControlStub(self._channel)
         self._lock = threading.Lock()
         self._pending: dict[str, Any] = {}  # instructions by their id, which the worker has not answered
@@ -59,7 +68,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._cause, self._has_cause = "", threading.Event()
         self.problem: futures.Future[str] = futures.Future()
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="relay"), options=_UNLIMITED
+            futures.ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="relay"), options=_SERVER_OPTIONS
         )
         beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, self._server)
         self.url = f"{HOST}:{self._server.add_insecure_port(f'{HOST}:0')}"
@@ -143,7 +152,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
 
     def _connect_data(self, url: str) -> None:
         """Opens a connection for elements in the place of the worker, and discards what the runner sends."""
-        channel = self._stack.enter_context(grpc.insecure_channel(url, options=_UNLIMITED))
+        channel = self._stack.enter_context(grpc.insecure_channel(url, options=_CLIENT_OPTIONS))
         sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
         elements = beam_fn_api_pb2_grpc.BeamFnDataStub(channel).Data(iter(sent.get, None), metadata=self._metadata)
         self._stack.callback(sent.put, None)

@@ -4,7 +4,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -101,15 +101,18 @@ class Worker:
         instructions: those that it gets.
     """
 
-    def __init__(self, relay: WorkerRelay) -> None:
-        self._channel = grpc.insecure_channel(relay.url)
+    def __init__(self, relay: WorkerRelay, options: Sequence[tuple[str, int]] = ()) -> None:
+        self._channel = grpc.insecure_channel(relay.url, options=options)
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.stub = beam_fn_api_pb2_grpc.BeamFnControlStub(self._channel)
         self.instructions = self.stub.Control(iter(self._answers.get, None))
 
     def answer(self, error: str = "") -> None:
         """Answers the next instruction."""
-        number = next(self.instructions).instruction_id
+        self.respond(next(self.instructions).instruction_id, error)
+
+    def respond(self, number: str, error: str = "") -> None:
+        """Answers an instruction."""
         self._answers.put(beam_fn_api_pb2.InstructionResponse(instruction_id=number, error=error))
 
     def describe(self, stage: str) -> Any:
@@ -208,6 +211,18 @@ def test_a_stage_that_the_runner_does_not_know(runner: Runner, relay: WorkerRela
     next(worker.instructions)
     worker.die()
     assert "a worker process died: 1-2" in runner.error("1")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_silent_keeps_its_connection(runner: Runner, relay: WorkerRelay) -> None:
+    """Beam's worker checks the connection every 20 s while the author's code runs; this one does so more often."""
+    pings = {"keepalive_time_ms": 100, "http2.max_pings_without_data": 0, "http2.min_time_between_pings_ms": 100}
+    worker = Worker(relay, [(f"grpc.{name}", value) for name, value in pings.items()])
+    runner.send_stage("1")
+    number = next(worker.instructions).instruction_id
+    time.sleep(6)
+    worker.respond(number)
+    assert runner.error("1") == ""
 
 
 def test_a_runner_that_is_lost(runner: Runner, relay: WorkerRelay) -> None:
