@@ -1,11 +1,13 @@
 """File systems that get full while a command writes: the right version, or a StorageError within seconds.
 
-Each case mounts a file system in memory, of a random size or with few files, which needs root.
+Most cases mount a file system in memory, of a random size or with few files, which needs root. A quota is imitated by a
+library that commands preload.
 """
 
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -131,3 +133,37 @@ def test_a_full_disk(tmp_path, published, seed):
             assert not [path for path in disk.rglob("*") if path.is_file() and path.parent not in versions], said
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture(scope="module")
+def quota_library(tmp_path_factory):
+    if shutil.which("gcc") is None:
+        pytest.skip("needs a C compiler")
+    library = tmp_path_factory.mktemp("quota") / "quota.so"
+    source = Path(__file__).parent / "quota.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("kind, num_workers", [("build", 2), ("materialize", 2), ("append", 1), ("export", 1)])
+def test_a_quota(tmp_path, published, quota_library, kind, num_workers):
+    disk, count = tmp_path / "disk", tmp_path / "count"
+    shutil.copytree(published / "data", disk) if kind == "append" else disk.mkdir()
+    before = {path: path.stat().st_mtime_ns for path in disk.rglob("*") if path.is_file()}
+    count.write_bytes((300_000).to_bytes(8, sys.byteorder))
+    environment = {"LD_PRELOAD": str(quota_library), "QUOTA_DIR": str(disk), "QUOTA_COUNT": str(count)}
+    words = command(kind, published, disk, num_workers)
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_datasets", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert "whose quota is used up (Disk quota exceeded)" in said
+    assert "Traceback" not in said
+    for leftover in find_leftovers(disk, older_than=0):
+        remove_leftover(leftover, disk, older_than=0)
+    assert {path: path.stat().st_mtime_ns for path in disk.rglob("*") if path.is_file()} == before
