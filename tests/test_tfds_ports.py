@@ -470,6 +470,15 @@ def test_mock_data_of_code() -> None:
         tfds.builder("ported_squares").as_dataset("train")
 
 
+@pytest.mark.parametrize(
+    "options", [{"num_examples": 0}, {"num_examples": -1}, {"num_sub_examples": -1}, {"max_value": -1}, {"policy": "x"}]
+)
+def test_arguments_of_mock_data_are_checked(options: dict[str, Any]) -> None:
+    words = f"{next(iter(options))} must be at least|MockPolicy"
+    with pytest.raises(ValueError, match=words), tfds.testing.mock_data(**options):
+        pass
+
+
 def test_mock_data_of_metadata_files(folders: list[str], tmp_path: Path) -> None:
     target = tmp_path / "elsewhere" / "1.0.0"
     target.mkdir(parents=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_datasets import builders, catalog, storage, tfds
 from beam_datasets import features as F
+from beam_datasets.arguments import integer
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.execute import in_process
 from beam_datasets.features.base import dtype_of, shape_of
@@ -76,8 +77,15 @@ def mock_data(
         as_data_source_fn: the same in place of `as_data_source`.
         data_dir: root of metadata files (dataset_info.json, features.json and label files, without shards), in place of
             any that is given to `load`; None for that one.
+
+    Raises:
+        TypeError: a number is not an int.
+        ValueError: a number is too small, or the policy does not exist.
     """
-    mocked = _Mocked(num_examples, num_sub_examples, max_value, policy)
+    num_examples = integer("num_examples", num_examples, at_least=1)
+    num_sub_examples = integer("num_sub_examples", num_sub_examples, at_least=0)
+    max_value = None if max_value is None else integer("max_value", max_value, at_least=0)
+    mocked = _Mocked(num_examples, num_sub_examples, max_value, MockPolicy(policy))
     as_dataset = as_dataset_fn or (lambda builder, split=None, **options: mocked.as_dataset(builder, split, options))
     as_source = as_data_source_fn or as_dataset
     with contextlib.ExitStack() as stack:
@@ -119,7 +127,7 @@ class _Mocked:
 
     def __init__(self, num_examples: int, num_sub_examples: int, max_value: int | None, policy: MockPolicy) -> None:
         self.num_examples, self.num_sub_examples = num_examples, num_sub_examples
-        self.max_value = max_value or _MAX_VALUE
+        self.max_value = _MAX_VALUE if max_value is None else max_value
         self._policy = policy
         self._readers: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._as_dataset: Any = ReadOnlyBuilder.as_dataset

@@ -46,7 +46,7 @@ _LOGGER = logging.getLogger(__name__)
 
 Function: TypeAlias = Callable[[Any], Any]
 
-STOPPED = "a function given to map() raised StopIteration"
+STOPPED = "a function given to map(), or a decoder, raised StopIteration"
 """Text of the error for a user's StopIteration, which would end the iteration silently."""
 
 UNDECODED = (ExampleError, FeatureError)
