@@ -498,7 +498,27 @@ def _read_row_group(file: Any, group: int, names: Sequence[str], values_per_row:
     row_size = max(row_size, _VALUE_BYTES * values_per_row)
     num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
     for batch in file.iter_batches(num_rows, row_groups=[group], columns=names):
+        for column in batch.columns:
+            _check_indices(column)
         yield batch.select(names)
+
+
+def _check_indices(column: pyarrow.Array) -> None:
+    """Checks that the indices of a dictionary column are those of values; pyarrow does not when it reads a page.
+
+    Raises:
+        ValueError: an index is too large or negative.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        bounds, size = pc.min_max(column.indices).as_py(), len(column.dictionary)
+        for index in (bounds["min"], bounds["max"]):
+            if index is not None and not 0 <= index < size:
+                raise ValueError(f"the index {index} of a dictionary that has {size} values")
+    elif "dictionary<" in str(column.type):
+        column.validate(full=True)
 
 
 def _footer_of(stream: BinaryIO | PageLimitedStream) -> bytes:

@@ -172,6 +172,31 @@ def test_page_checksums_are_verified():
     assert rows_read(data)[50] == {"x": 50, "y": 5}
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_damaged_indices_of_a_dictionary(is_nested):
+    """pyarrow reads them, and raises an error, of another class, when a value is taken."""
+    texts = pa.array(["a", "b", "c"] * 40).dictionary_encode()
+    column = pa.ListArray.from_arrays(pa.array(range(121), pa.int32()), texts) if is_nested else texts
+    data = written({"s": column}, compression="NONE")
+    num_damaged = 0
+    for place in range(4, len(data) - 8 - len(footer_of(data))):
+        changed = data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+        try:
+            table = pq.read_table(io.BytesIO(changed))
+        except (OSError, pa.ArrowException, ValueError):
+            continue
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "indices" in str(error):
+                num_damaged += 1
+                with pytest.raises(
+                    InputError, match=r"^in/a\.parquet, row group 0 \(from row 0\), column 's': .* indi?c?e"
+                ):
+                    rows_read(changed)
+    assert num_damaged > 5
+
+
 def test_damage_of_one_row_group():
     data = written(
         {"x": range(30)}, row_group_size=10, write_page_checksum=True, use_dictionary=False, compression="none"
