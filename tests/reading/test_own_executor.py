@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import FeatureError
-from beam_datasets.reading.blocks import Items
+from beam_datasets.reading.blocks import Items, regroup
 from beam_datasets.reading.elements.executor import Deferred, Executor
 from beam_datasets.reading.elements.transforms import CompiledStep, Decode, Function, Step
 from tests.reading.conftest import write_dataset
@@ -19,7 +20,10 @@ from tests.reading.conftest import write_dataset
 
 @dataclass
 class PoolExecutor(Executor):
-    """Applies a function to the items of one block while the reader uses the values of the block before."""
+    """Applies a function to the items of one block while the reader uses the values of the block before.
+
+    Blocks may have thousands of items, so they are divided first.
+    """
 
     function: Function
 
@@ -27,7 +31,7 @@ class PoolExecutor(Executor):
         with ThreadPoolExecutor(1) as pool:
             pending: Future[list[Any]] | None = None
             try:
-                for block in blocks:
+                for block in regroup(blocks, itertools.repeat(32)):
                     following = pool.submit(self._transform, block)
                     if pending is not None:
                         yield pending.result()
