@@ -8,7 +8,6 @@ stay plain `TypeError` and `ValueError`.
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -412,6 +411,8 @@ def nearest_name(name: object, known_names: Iterable[str], *, cutoff: float = 0.
         known_names: the known names.
         cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
     """
+    import difflib  # only a mistake waits for the import
+
     text, names = str(name), list(known_names)
     near = difflib.get_close_matches(text, names, cutoff=cutoff)
     near = near or [other for other in names if other.endswith(f"/{text}")]

@@ -52,11 +52,11 @@ def importing_beam() -> Iterator[None]:
     Raises:
         MissingDependencyError: Beam is not installed, or cannot be imported.
     """
-    root, collects = logging.getLogger(), gc.isenabled()
+    root = logging.getLogger()
     root.addFilter(_not_of_apitools)
-    gc.disable()
     try:
-        yield
+        with garbage_kept():
+            yield
     except ImportError as error:
         problem = _describe_import_error(error, "apache_beam")
         importing = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -65,7 +65,17 @@ def importing_beam() -> Iterator[None]:
         raise MissingDependencyError(f"this needs Apache Beam{problem}: {install_command('beam')}") from error
     finally:
         root.removeFilter(_not_of_apitools)
-        if collects:
+
+
+@contextlib.contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Context manager: collects no garbage, because imports make many objects and hardly any garbage."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
             gc.enable()
 
 

@@ -17,7 +17,6 @@ from beam_datasets.cli.printing import line_width, say, say_values, table
 from beam_datasets.display.text import printable, size_text
 from beam_datasets.display.values import feature_lines, to_image
 from beam_datasets.errors import FeatureError
-from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
@@ -176,6 +175,8 @@ def _as_json(value: Any) -> Any:
         except UnicodeDecodeError:
             return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        from beam_datasets.exporting.writing import numbers_json  # `head` without --json does not wait for it
+
         return numbers_json(np.asarray(value))
     if isinstance(value, RaggedArray):
         return _as_json(value.to_list())
@@ -196,6 +197,8 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
         directory: directory of the written files.
         name: prefix of the files' names.
     """
+    from beam_datasets.exporting.writing import ending_of
+
     paths = []
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):

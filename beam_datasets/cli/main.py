@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import os
 import re
@@ -20,6 +21,7 @@ from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_
 from beam_datasets.cli.printing import prepare_streams, say
 from beam_datasets.display import progress
 from beam_datasets.errors import BeamDatasetsError, did_you_mean, without_passwords
+from beam_datasets.extras import garbage_kept
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 
@@ -98,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             import_code(imports)
         with contextlib.nullcontext() if debug else _silence_lost_connections():
             code = _run_command(args)
-        sys.stdout.flush()
+        _flush(ends_process=argv is None)
         return code
     except SystemExit as stop:
         if _is_of_argparse(stop):  # it has printed why
@@ -123,6 +125,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _say_with_notes(f"beam-datasets: {error if ours else _describe_error(error, frame)}", error)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _flush(*, ends_process: bool) -> None:
+    """Flushes standard output; in a process that ends, also spares the last collections of garbage.
+
+    They would take a tenth of the time of `head`.
+    """
+    sys.stdout.flush()
+    if ends_process:
+        gc.freeze()
 
 
 def _say_with_notes(message: str, error: BaseException) -> None:
@@ -241,5 +253,7 @@ def _run_command(args: list[str]) -> int:
         hint = instead_of_command(parsed.command, with_underscores(parsed.arguments)) or near
         raise UsageError(f"unknown command {parsed.command!r}; expected {', '.join(COMMANDS)}. {hint}".strip())
     module, function = COMMANDS[parsed.command]
-    code: int = getattr(importlib.import_module(f"beam_datasets.cli.{module}"), function)(parsed.arguments)
+    with garbage_kept():
+        imported = importlib.import_module(f"beam_datasets.cli.{module}")
+    code: int = getattr(imported, function)(parsed.arguments)
     return code

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import json
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
@@ -28,8 +26,7 @@ class UsageError(Exception):
     """The command line cannot be used; the message gives the reason."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An option of a command, or an argument without an option, as `--help` shows it.
 
     Attributes:
@@ -78,8 +75,7 @@ class Option:
         return container.add_argument(self.name, *filter(None, [self.alias]), **settings)
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """An option without a value. `--x` sets `x`, which is False without it; `--no_x` clears `x`, which is True.
 
     Attributes:
@@ -100,7 +96,6 @@ class Flag:
         return container.add_argument(self.name, action="store_true", help=help)
 
 
-@dataclass(frozen=True, init=False)
 class Group:
     """Options under a heading of `--help`.
 
@@ -109,16 +104,12 @@ class Group:
         options: the options, in the order of `--help`.
     """
 
-    title: str
-    options: tuple[Option | Flag, ...]
-
     def __init__(self, title: str, *options: Option | Flag) -> None:
-        object.__setattr__(self, "title", title)
-        object.__setattr__(self, "options", options)
+        self.title = title
+        self.options = options
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command of `beam-datasets`.
 
     Attributes:
@@ -480,6 +471,8 @@ def engine_options(parsed: argparse.Namespace, beam_options: Sequence[str]) -> E
 
 def given(parsed: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:
     """Returns the options that are arguments of one of the functions, by their names; without those that are None."""
+    import inspect  # which takes 3 ms, and `--help` needs no signatures
+
     names = {name for function in functions for name in inspect.signature(function).parameters}
     return {name: value for name, value in vars(parsed).items() if name in names and value is not None}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,7 +76,11 @@ def plural(number: int, noun: str) -> str:
 
 def line_width() -> int:
     """Returns the maximum number of columns of a line; `WIDTH` where standard output is not a terminal."""
-    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    if not sys.stdout.isatty():
+        return WIDTH
+    import shutil  # which takes 2 ms
+
+    return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -30,10 +30,10 @@ from beam_datasets.features.numbers import check_rounding, check_shape, convert
 from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
 from beam_datasets.formats.proto_json import parse_int64
-from beam_datasets.intake.sound import CheckedSound, Sound, SoundInfo, kind_of_format, read_sound
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
+    from beam_datasets.intake.sound import Sound, SoundInfo
 
 _FLAC_DTYPES = ("uint8", "int16", "int32")  # of files that TFDS decodes by TensorFlow I/O
 
@@ -136,6 +136,8 @@ class Audio(Leaf):
         Raises:
             FeatureError: the file does not decode or does not fit the feature.
         """
+        from beam_datasets.intake.sound import CheckedSound  # only datasets with sounds wait for the import
+
         data, name = _read_content(value, path)
         is_any_length = self.shape[0] is None
         if isinstance(data, CheckedSound) and is_any_length and np.can_cast(data.info.dtype, self.dtype):
@@ -156,6 +158,8 @@ class Audio(Leaf):
         Raises:
             FeatureValueError: the file is damaged or does not fit the feature.
         """
+        from beam_datasets.intake.sound import read_sound
+
         try:
             sound = read_sound(data)
         except InputError as error:
@@ -184,6 +188,8 @@ class Audio(Leaf):
         Raises:
             FeatureValueError: the file has another format or rate than the feature.
         """
+        from beam_datasets.intake.sound import kind_of_format
+
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
             expected = f"{self.file_format!r}, the feature's file_format"
@@ -269,6 +275,8 @@ class Audio(Leaf):
         Raises:
             FeatureValueError: the file is damaged, or does not fit the dtype or the shape of the feature.
         """
+        from beam_datasets.intake.sound import read_sound
+
         try:
             sound = read_sound(data)
         except InputError as error:

@@ -38,7 +38,6 @@ from beam_datasets.formats.proto_json import parse_int64
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake.image_formats import ImageHeader
 from beam_datasets.intake.images import check_image
-from beam_datasets.intake.video import read_frames
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
@@ -481,6 +480,8 @@ class Video(Sequence):
             MissingDependencyError: ffmpeg is not installed.
             FeatureValueError: the file is damaged or truncated, or ffmpeg cannot read it.
         """
+        from beam_datasets.intake.video import read_frames  # only datasets with videos wait for the import
+
         try:
             return read_frames(video, self.frame.encoding_format or "png", self.ffmpeg_extra_args)
         except MissingDependencyError as error:

@@ -17,8 +17,6 @@ from beam_datasets.features.sequence import Sequence, replace_inner_datasets
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.intake.errors import foreign_errors
 from beam_datasets.intake.images import check_image
-from beam_datasets.intake.sound import read_sound
-from beam_datasets.intake.sound_layout import layout_of
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +40,25 @@ def find_damage(data: bytes, file_kind: str, *, decode_flac: bool = True) -> str
             if file_kind == "image":
                 check_image(data)
             else:
-                (_check_sound if decode_flac else layout_of)(data)
+                _check_sound(data, decode_flac=decode_flac)
     except InputError as error:
         return str(error)
     return None
 
 
-def _check_sound(data: bytes) -> None:
+def _check_sound(data: bytes, *, decode_flac: bool) -> None:
     """Checks the structure of a sound file; decodes FLAC, whose frames can only be found and checked by decoding.
 
     Only the structure is checked if soundfile is not installed; then a warning says so, once in a process.
+
+    Args:
+        data: the content of the file.
+        decode_flac: see `find_damage`.
     """
-    if layout_of(data).kind == "FLAC":
+    from beam_datasets.intake.sound import read_sound  # only datasets with sounds wait for the import
+    from beam_datasets.intake.sound_layout import layout_of
+
+    if layout_of(data).kind == "FLAC" and decode_flac:
         try:
             read_sound(data)
         except MissingDependencyError as error:

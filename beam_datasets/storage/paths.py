@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import threading
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -331,6 +330,8 @@ def _share_options() -> None:
         _share_in_memory(content)
         return
     if _file is None or _file[0] != os.getpid():
+        import tempfile  # which takes 3 ms, and few processes need it
+
         path = os.path.join(tempfile.mkdtemp(prefix="beam_datasets_"), "store_options.json")  # mode 0700
         _file = os.getpid(), path
         atexit.register(_remove, *_file)

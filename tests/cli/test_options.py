@@ -435,7 +435,7 @@ def test_arguments_with_the_names_of_options_of_the_command() -> None:
 
 
 FILES = sorted(Path(options.__file__).parent.glob("*.py"))
-MODULES_OF_COMMANDS = [path for path in FILES if "Command(" in path.read_text()]
+MODULES_OF_COMMANDS = [path for path in FILES if "= Command(" in path.read_text()]
 
 
 def names_read(tree: ast.Module) -> set[str]:
