@@ -74,6 +74,8 @@ def parse(source: str) -> ast.Module:
 def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[Import]:
     """Yields every import of a module's source, those inside functions and `if TYPE_CHECKING` included."""
 
+    named = re.compile(rf"beam_datasets\.({'|'.join(RANK)})(\.\w+)*\.?")
+
     def visit(node: ast.AST, at_top: bool, for_typing: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno, at_top, for_typing) for alias in node.names)
@@ -86,7 +88,7 @@ def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[I
                 yield from visit(child, at_top, for_typing)
         else:
             text = node.value if isinstance(node, ast.Constant) else ""
-            if isinstance(text, str) and re.fullmatch(rf"beam_datasets\.({'|'.join(RANK)})(\.\w+)*\.?", text):
+            if isinstance(text, str) and named.fullmatch(text):
                 yield Import(text.rstrip("."), node.lineno, False, for_typing)  # by importlib
             inside = at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             for child in ast.iter_child_nodes(node):

@@ -648,7 +648,7 @@ def test_names_of_datasets_that_others_write(names: dict[str, Any], guess: str, 
 def test_builders_of_files_take_the_arguments_that_an_error_names(names: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,x\n1,2\n3,4\n", encoding="utf-8")
     csv = importlib.import_module("beam_datasets.files.csv").Csv
-    csv(name="rows_of_csv", pattern=str(tmp_path / "a.csv"), key="id", data_dir=tmp_path).build()
+    csv(name="rows_of_csv", pattern=str(tmp_path / "a.csv"), key="id", data_dir=tmp_path).build(num_workers=1)
     (tmp_path / "b.csv").write_text("id,x\n5,6\n", encoding="utf-8")
     bd.append("rows_of_csv", csv(name="rows_of_csv", pattern=str(tmp_path / "b.csv"), key="id"), data_dir=tmp_path)
     assert len(bd.load("rows_of_csv", data_dir=tmp_path, split="train")) == 3

@@ -116,7 +116,7 @@ def test_rows_are_those_of_the_slice(data):
     assert rows_page(Catalogue(str(data)), NAME, "test[:0]")["rows"] == []
 
 
-@pytest.mark.parametrize("seconds", [0, 60])
+@pytest.mark.parametrize("seconds", [pytest.param(0, marks=pytest.mark.slow), 60])
 def test_a_condition_goes_on_where_it_ended(data, monkeypatch, seconds):
     monkeypatch.setattr(pages, "MAX_SECONDS", seconds)
     part = "test+train[:99]" if seconds else "test[:3]+train[:3]"  # in no time a request looks at a single example

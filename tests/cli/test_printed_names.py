@@ -23,7 +23,7 @@ def built(tmp_path_factory):
         patch.chdir(folder)
         for kind, name, pattern in (("jsonl", "orders", "orders.jsonl"), ("csv", "rows", "*.csv")):
             args = ["build", kind, "--name", name, "--pattern", pattern, "--key", "id", "--data_dir", "data"]
-            assert main([*args, "--quiet"]) == 0
+            assert main([*args, "--num_workers", "1", "--quiet"]) == 0
     return folder
 
 
@@ -47,7 +47,7 @@ def test_nested_names_have_dots(orders, run):
         assert "product/title" not in form
     rows = [{"id": i, "paid": True, "product": {"title": f"q{i}", "used": i < 2, "new": 1}} for i in range(4)]
     (orders / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    args = ["--name", "orders", "--pattern", "orders.jsonl", "--key", "id", "--version", "2.0.0"]
+    args = ["--name", "orders", "--pattern", "orders.jsonl", "--key", "id", "--version", "2.0.0", "--num_workers", "1"]
     assert run("build", "jsonl", *args)[0] == 0
     _, out, _ = run("diff", "orders:1.0.0", "orders:2.0.0")
     assert "\n  + product.new: " in out
@@ -92,7 +92,7 @@ def test_published_columns_are_not_said_to_become_text(orders, run, caplog):
     code, out, _ = run("append", "rows", *CSV)
     assert (code, "Published in" in out) == (0, True)
     assert "'code'" not in caplog.text
-    code, _, err = run("build", "csv", "--name", "others", "--pattern", "more.csv")
+    code, _, err = run("build", "csv", "--name", "others", "--pattern", "more.csv", "--num_workers", "1")
     assert (code, "--feature code=string" in err) == (1, True)
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_said_to_be_published_of_files_that_were_not_taken(orders, ru
 def test_what_errors_propose_works(orders, run):
     (orders / "day_1.csv").write_text("id,n\n" + "".join(f"{i},{i}\n" for i in range(40)))
     shares = ["--split", "train=80%", "--split", "test=20%"]
-    args = ["--pattern", "day_1.csv", "--key", "id", "--data_dir", "data"]
+    args = ["--pattern", "day_1.csv", "--key", "id", "--data_dir", "data", "--num_workers", "1"]
     assert run("build", "csv", "--name", "days", *args, *shares)[0] == 0
     (orders / "day_2.csv").write_text("id,n\n90,1\n91,2\n")
     day_2 = ["append", "days", "--data_dir", "data", "--from", "csv", "--pattern", "day_2.csv"]

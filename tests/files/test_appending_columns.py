@@ -57,7 +57,10 @@ def appended_column(tmp_path, *days, **options):
     for number, values in enumerate(days):
         lines = [json.dumps({"id": f"{number}-{i}", "x": value}) for i, value in enumerate(values)]
         (tmp_path / f"logs/{number}.jsonl").write_text("\n".join(lines))
-        made = bd.append("ds", files, data_dir=tmp_path, **options) if number else files.elsewhere(tmp_path).build()
+        if number == 0:
+            made = files.elsewhere(tmp_path).build(num_workers=1)
+        else:
+            made = bd.append("ds", files, data_dir=tmp_path, **options)
     found = {row["id"].decode(): row["x"] for row in rows_of(made)}
     return [found[key] for key in sorted(found)]
 
@@ -91,7 +94,7 @@ def test_a_day_that_has_what_earlier_ones_lacked_needs_no_option(tmp_path, value
 def test_numbers_that_are_empty_in_all_rows_of_a_day_may_be_missing(tmp_path):
     files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path)
     csv(tmp_path / "logs", "1.csv", "id,n,text", "a,1,x")
-    files.elsewhere(tmp_path).build()
+    files.elsewhere(tmp_path).build(num_workers=1)
     csv(tmp_path / "logs", "2.csv", "id,n,text", "b,,", "c,,")
     rows = rows_of(bd.append("ds", files, data_dir=tmp_path, union_features=True))
     assert {row["id"]: (row["n"], row["text"]) for row in rows} == {
@@ -122,7 +125,7 @@ def test_digits_that_a_published_float16_does_not_keep_are_an_error(tmp_path):
     for number, column in enumerate([pa.array([np.float16(0.1)]), pa.array([0.1], pa.float32())]):
         pq.write_table(pa.table({"id": [number], "x": column}), tmp_path / f"logs/{number}.parquet")
         if number == 0:
-            files.elsewhere(tmp_path).build()
+            files.elsewhere(tmp_path).build(num_workers=1)
     with pytest.raises(InputError, match=r"1\.parquet, row 0: 'x': 0\.1000.* than float16 keeps"):
         bd.append("ds", files, data_dir=tmp_path)
 

@@ -106,7 +106,7 @@ def test_objects_and_lists_of_json_have_the_published_types_at_full_depth(tmp_pa
     rows = [{"id": 1, "user": {"age": 3, "name": None}, "turns": [{"n": 1, "score": 0.5}]}]
     (tmp_path / "a").write_text("\n".join(map(json.dumps, rows)))
     types = {"user.age": "int8", "user.name": "string?", "turns.score": "float64"}
-    Jsonl(name="ds", pattern=f"{tmp_path}/a", key="id", features=types, data_dir=tmp_path).build()
+    Jsonl(name="ds", pattern=f"{tmp_path}/a", key="id", features=types, data_dir=tmp_path).build(num_workers=1)
     (tmp_path / "b").write_text(json.dumps({"id": 2, "user": {"age": 4}, "turns": [{"n": 2, "score": 1}]}))
     directory = bd.append("ds", Jsonl(pattern=f"{tmp_path}/b", key="id", data_dir=tmp_path), data_dir=tmp_path)
     [row] = [row for row in rows_of(directory) if row["id"] == 2]
@@ -136,7 +136,7 @@ def test_files_have_the_types_of_a_builder_of_the_users_own(tmp_path):
         def _split_generators(self, _):
             return {"train": [("a", {"id": "a", "n": 1, "xs": [1.5], "v": [1, 2], "label": 2})]}
 
-    Own(data_dir=tmp_path).build()
+    Own(data_dir=tmp_path).build(num_workers=1)
     table = pa.table({"id": ["b"], "n": [2], "xs": [[1.0, 2.0]], "v": [[3.0, 4.0]], "label": [1]})
     pq.write_table(table, tmp_path / "b.parquet")
     (tmp_path / "c.jsonl").write_text(json.dumps({"id": "c", "n": 3, "xs": [], "v": [5, 6], "label": 0}))
@@ -151,7 +151,7 @@ def test_files_have_the_types_of_a_builder_of_the_users_own(tmp_path):
 
 def test_all_features_that_differ_are_named_in_one_error(tmp_path):
     (tmp_path / "a.csv").write_text("id,n,m\n1,1,a\n")
-    Csv(name="ds", pattern=f"{tmp_path}/a.csv", key="id", data_dir=tmp_path).build()
+    Csv(name="ds", pattern=f"{tmp_path}/a.csv", key="id", data_dir=tmp_path).build(num_workers=1)
     (tmp_path / "b.csv").write_text("id,n,k\n2,1,3\n")
     other = Csv(pattern=f"{tmp_path}/b.csv", key="id", features={"n": "int8"}, data_dir=tmp_path)
     with pytest.raises(BeamDatasetsError, match="3 features differ: ") as error:

@@ -214,7 +214,8 @@ def rows_of(day):
     return lambda: iter([{split: list(some)} for split, some in by_split(day).items()])
 
 
-@pytest.mark.parametrize(("kills", "races"), [(2, 1), pytest.param(30, 20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "races"), [(30, 20)])
 def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_path, kills, races):
     command = [sys.executable, "-m", "tests.materializing.append_trials", tmp_path, str(kills), str(races)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)

@@ -38,7 +38,7 @@ def test_fault_is_found(
 CHUNK = repeated(1000)  # of each of 20 tests, which several processes share
 
 
-@pytest.mark.parametrize("kind, count", [("store", 600), ("disk", 300)])
+@pytest.mark.parametrize("kind, count", [("store", 200), ("disk", 100)])
 def test_some_interleavings(kind: str, count: int) -> None:
     """No interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
     model.check(kind, range(count))

@@ -45,17 +45,21 @@ class Repeating(bd.DatasetBuilder):
 
 
 @pytest.mark.parametrize(
-    "source", ["list", *(pytest.param(name, marks=pytest.mark.slow) for name in ("units", "generator", "function"))]
+    "source, num_workers",
+    [
+        ("list", 1),
+        *(pytest.param(name, None, marks=pytest.mark.slow) for name in ("list", "units", "generator", "function")),
+    ],
 )
-def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str) -> None:
+def test_the_key_is_that_of_the_builder(tmp_path: Path, source: str, num_workers: int | None) -> None:
     with raises_with(
         DuplicateKeyError, split="train", key="key of both", mentions=[f"the same key 'key of both' {HASH}"]
     ) as caught:
-        Repeating(data_dir=tmp_path, source=source).build()
+        Repeating(data_dir=tmp_path, source=source).build(num_workers=num_workers)
     assert re.search(r"n: 2\n  n: 4|n: 4\n  n: 2", str(caught.value))
 
 
 def test_a_slow_source_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeated_keys, "SEARCH_SECONDS", -1.0)
     with raises_with(DuplicateKeyError, split="train", key=None, mentions=[f"the same key {HASH}"]):
-        Repeating(data_dir=tmp_path, source="list").build()
+        Repeating(data_dir=tmp_path, source="list").build(num_workers=1)
