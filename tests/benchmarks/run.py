@@ -128,10 +128,11 @@ def _kept(
 
 
 def _shares(pythons: dict[str, str]) -> str:
-    """Returns who gets fewer rows, in words."""
+    """Returns the systems that read fewer rows, in words."""
     names = {"peer_tfds": "TFDS", "peer_webdataset": "WebDataset", "peer_mds": "MDS", "peer_hf": "Hugging Face"}
-    found = [f"{names[m]} {WORDS[share]} of them" for m, share in SHARES.items() if ENVIRONMENTS[m] in pythons]
-    return f"; {', '.join(found)}, as their rates hardly depend on it" if found else ""
+    shares = [f"{names[m]} {WORDS[share]}" for m, share in SHARES.items() if ENVIRONMENTS[m] in pythons]
+    because = "because their rates hardly depend on the number"
+    return f". Fewer of these rows were read by some systems ({', '.join(shares)}), {because}" if shares else ""
 
 
 def _best_of(repeat: int) -> str:
