@@ -9,6 +9,7 @@ from beam_datasets import catalog
 from beam_datasets.cli import main
 from beam_datasets.errors import DatasetNotFoundError, MetadataError
 from beam_datasets.metadata.version import Version
+from tests.facts import raises_with
 from tests.permissions import closed_directory
 
 TFDS = Path(__file__).parent / "data/tfds"
@@ -148,8 +149,9 @@ def test_default_config(root):
 )
 def test_a_damaged_default_config(root, text):
     catalog.write_default_config("multi", "small", root)
-    (root / "multi/.config/metadata.json").write_text(text)
-    with pytest.raises(MetadataError, match=r"multi/\.config/metadata\.json: it does not name a default config"):
+    path = root / "multi/.config/metadata.json"
+    path.write_text(text)
+    with raises_with(MetadataError, path=str(path), mentions=["default config"]):
         catalog.find_dataset_dir("multi", root)
 
 

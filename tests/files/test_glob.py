@@ -14,6 +14,7 @@ from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.files import glob
 from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
 from beam_datasets.files.inputs import find
+from tests.facts import raises_with
 
 PATHS = [
     *("top.txt", "a.csv", "[b].csv", "ab.csv", "x/top.txt", "x/y/deep.txt", "x/y/z/deeper.csv", "x/y/a.csv"),
@@ -201,7 +202,7 @@ def test_a_file_url_is_a_path(tree, tmp_path):
 def test_an_empty_pattern_is_not_the_working_directory(tree, monkeypatch):
     """A variable of a shell that is not set is empty; the files of the working directory were published."""
     monkeypatch.chdir(tree)
-    with pytest.raises(InputError, match="^expected a file, a folder or a pattern, got an empty text$"):
+    with raises_with(InputError, expected="a file, a folder or a pattern", got="an empty text"):
         find("")
 
 
