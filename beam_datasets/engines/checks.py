@@ -46,6 +46,8 @@ HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
 """Names of a worker pool's parameters: the launcher's versions as JSON, the job's name, the lowest level of logs."""
 VERSIONS_DIFFER = "versions differ"
+# Servers of gRPC in Python and Java, in Go, and what a client says of one that speaks HTTP/1.1.
+_OTHER_SERVICE = re.compile("Method not found|unknown service|Failed parsing HTTP/2")
 _RUNTIME = re.compile(r"Runtime environment: \S*python(\d+\.\d+)_sdk:(\d[\w.]*\w)")  # in an error of Beam's worker
 
 
@@ -209,10 +211,12 @@ def check_job_service(endpoint: str) -> None:
         try:
             stub.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=CONNECT_SECONDS)
         except grpc.RpcError as error:
-            if not isinstance(error, grpc.Call) or error.code() not in _NO_ANSWER:
+            code = error.code() if isinstance(error, grpc.Call) else None
+            is_other = code is grpc.StatusCode.UNIMPLEMENTED and _OTHER_SERVICE.search(error.details() or "")
+            if not is_other and code not in _NO_ANSWER:
                 return  # a job service need not describe its options
-            description, hint = "no answer", ""
-            if status := _http_status(endpoint):
+            description, hint = "another server that speaks gRPC" if is_other else "no answer", ""
+            if not is_other and (status := _http_status(endpoint)):
                 description = f"a server that speaks HTTP ({status})"
                 hint = " Flink's REST interface (port 8081) is --flink_master; the job service (port 8099) is another."
             raise EngineError(
@@ -344,6 +348,11 @@ def _worker_error(pool: str, problem: str) -> EngineError:
     """Returns the error for a pool at this address whose workers have a problem."""
     if problem.startswith(VERSIONS_DIFFER):
         return EngineError(f"the worker pool at {pool}: {problem} Nothing was published.")
+    if _OTHER_SERVICE.search(problem):
+        return EngineError(
+            f"{pool}: expected a worker pool, got another server ({problem:.100}); nothing was published. "
+            "--environment_config is the address of a worker pool: python -m beam_datasets.beam.worker_pool --port PORT"
+        )
     return EngineError(
         f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
         "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "

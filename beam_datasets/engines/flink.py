@@ -118,9 +118,10 @@ class FlinkCluster:
             with urllib.request.urlopen(request, timeout=CONNECT_SECONDS) as answer:
                 return json.loads(answer.read() or b"null")
         except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
+            reason = str(getattr(error, "reason", error))
+            problem = repr(reason) if reason.isprintable() else "its answer is not HTTP"
             raise EngineError(
-                f"no Flink JobManager answers at {self.url} ({str(reason)!r:.100}). Check that the cluster is running, "
+                f"no Flink JobManager answers at {self.url} ({problem:.100}). Check that the cluster is running, "
                 "and that --flink_master is the address of its REST interface, HOST:PORT, as it is reached from here."
             ) from error
 

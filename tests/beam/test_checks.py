@@ -116,6 +116,19 @@ def test_a_job_endpoint_of_flinks_rest_interface(manager: "JobManager") -> None:
     assert time.monotonic() < began + checks.CONNECT_SECONDS
 
 
+def test_addresses_that_are_exchanged(manager: "JobManager") -> None:
+    """A server of gRPC without the service answers as one that need not describe its options."""
+    with serving((beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server, Pool(""))) as address:
+        with pytest.raises(checks.EngineError, match="expected Beam's job service .* another server that speaks gRPC"):
+            checks.check_servers(portable(job_endpoint=address), is_pool_here=True)
+        with pytest.raises(checks.EngineError, match=r"no Flink JobManager answers at .* \(its answer is not HTTP\)"):
+            flink.FlinkCluster(f"http://{address}").get("overview")
+    with serving((beam_job_api_pb2_grpc.add_JobServiceServicer_to_server, JobService(True))) as address:
+        for other in (address, manager.address):
+            with pytest.raises(checks.EngineError, match=f"{other}: expected a worker pool, got another server"):
+                checks.check_servers(pool(other), is_pool_here=True)
+
+
 def test_a_job_endpoint_of_a_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
