@@ -310,6 +310,22 @@ def test_a_refused_connection_is_tried_less_often_and_said(tmp_path: Path, serve
     assert "Trying again in" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "url, error, words",
+    [
+        ("", DownloadError, "expected a URL or a path, got ''"),
+        (["x", " "], DownloadError, "does not exist|got ' '"),
+        (b"http://x", TypeError, "b'http://x' of type bytes"),
+        ("s3://bucket/a.zip", DownloadError, r"^s3://bucket/a.zip: expected a URL that begins with http://"),
+        ("foo://x", DownloadError, "manual_dir"),
+    ],
+)
+def test_what_is_no_url_is_named(tmp_path: Path, url: Any, error: type[Exception], words: str) -> None:
+    for download in (manager(tmp_path).download, manager(tmp_path).download_and_extract):
+        with pytest.raises(error, match=words):
+            download(url)
+
+
 def test_secrets_of_a_url_are_left_out_of_what_is_logged(tmp_path: Path, caplog: Any) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

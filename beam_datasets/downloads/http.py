@@ -124,6 +124,11 @@ class PartialDownload:
                 _LOGGER.warning("%s. Trying again in %.0f s", problem, seconds)
                 time.sleep(seconds)
                 pause *= 2
+            except requests.exceptions.InvalidSchema as error:
+                raise DownloadError(
+                    f"{self._url}: expected a URL that begins with http://, https:// or file://. Fetch other files by "
+                    "hand into manual_dir."
+                ) from error
             except requests.RequestException as error:
                 raise DownloadError(f"{self._url} could not be fetched: {error}") from error
         self._tag_path.unlink(missing_ok=True)

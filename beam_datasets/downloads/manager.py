@@ -402,7 +402,7 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
         return function(tree)
     if isinstance(tree, Mapping):
         return {name: _map(function, branch) for name, branch in tree.items()}
-    if not isinstance(tree, Iterable):
+    if isinstance(tree, (bytes, bytearray)) or not isinstance(tree, Iterable):
         raise TypeError(
             f"{tree!r:.200} of type {type(tree).__name__}; needed: a URL, a Resource, lists or dicts of them."
         )
@@ -427,12 +427,15 @@ def _url_of(resource: str | os.PathLike[str] | Resource) -> str:
 
     Raises:
         TypeError: it is something else.
+        DownloadError: it is empty.
     """
     url = resource.url if isinstance(resource, Resource) else resource
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
     if not isinstance(url, str):
         raise TypeError(f"{resource!r:.200}; needed: a URL, or a Resource with one.")
+    if not url.strip():
+        raise DownloadError(f"expected a URL or a path, got {url!r}")
     return url
 
 
