@@ -105,6 +105,24 @@ def test_what_others_do_faster_is_that_of_the_tables() -> None:
         assert re.search(r"4,096[^.]* 0\.7\b", page.read_text(encoding="utf-8"))
 
 
+def test_the_page_on_performance_has_the_ratios_of_the_tables() -> None:
+    tables = rates.TABLES.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in tables.splitlines() if line[:2] == "| "]
+    ratios = {(row[0], row[3].partition(":")[0], row[1]): row[5] for row in rows if len(row) > 5}
+    page = (DOCS / "explanation" / "performance.md").read_text(encoding="utf-8")
+    head, _, *lines = re.findall(
+        r"^\|.*(?=\|$)", page.partition("<!-- /ratios -->")[0].partition("<!-- ratios -->")[2], re.M
+    )
+    checked = 0
+    for title, *cells in ([cell.strip() for cell in line[1:].split("|")] for line in lines):
+        way, _, other = title.rpartition(", compared with ")
+        for workload, cell in zip([name.strip() for name in head.split("|")[2:]], cells):
+            if cell != "-":
+                assert ratios[way, other, workload] == cell, title
+                checked += 1
+    assert checked > 40
+
+
 def test_the_plot_has_the_rates_of_the_tables() -> None:
     assert rates.PLOT.read_text(encoding="utf-8") == rates.svg(), "write it with: python -m tests.rates"
 
