@@ -9,7 +9,7 @@ from beam_datasets.adapters import torch_workers
 from beam_datasets.adapters.torch_ranks import SINGLE_RANK, Ranks, ranks_of_process
 from beam_datasets.adapters.torch_transfer import wrap_for_transfer
 from beam_datasets.advice import advised_getattr
-from beam_datasets.arguments import index_of
+from beam_datasets.arguments import index_of, shown
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
@@ -47,7 +47,17 @@ class MapStyle:
         even = self._dataset._even(self._even, ranks.world_size, self._block)
         return length if even is None else even.length(length)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: Any) -> Any:
+        """Returns the example at an index.
+
+        Raises:
+            TypeError: it is a list of indices, as of a `BatchSampler` that is the sampler of a DataLoader.
+        """
+        if isinstance(index, (list, tuple, range, slice)):
+            raise TypeError(
+                f"a map-style dataset: expected one index, got {shown(index)}. Give a BatchSampler as batch_sampler=, "
+                "without batch_size, or use `ds[indices]` of the dataset before as_torch()."
+            )
         return self._dataset[self._wrap_indices([index])[0]]
 
     def _wrap_indices(self, indices: Sequence[int]) -> list[int]:

@@ -77,8 +77,18 @@ def build_arguments(text: str) -> str | None:
 
 
 def build_by(pattern: str) -> str:
-    """Returns the command that builds data files: "beam-datasets build csv --name NAME --pattern a.csv"."""
-    return f"beam-datasets build {(build_arguments(pattern) or '').replace(' ', ' --name NAME ', 1)}"
+    """Returns the command that builds data files: "beam-datasets build csv --name a --pattern a.csv".
+
+    The name is that of the file, or NAME if a dataset cannot have it.
+
+    >>> print(build_by("in/My houses.csv"))
+    beam-datasets build csv --name my_houses --pattern 'in/My houses.csv'
+    >>> print(build_by("*.jsonl.gz"))
+    beam-datasets build jsonl --name NAME --pattern '*.jsonl.gz'
+    """
+    stem = re.sub(r"\W+", "_", os.path.basename(pattern).partition(".")[0].lower())
+    name = stem if re.fullmatch(r"[a-z]\w*", stem) else "NAME"
+    return f"beam-datasets build {(build_arguments(pattern) or '').replace(' ', f' --name {name} ', 1)}"
 
 
 def way_to_build(text: str) -> str:

@@ -433,6 +433,15 @@ def test_map_style_with_a_sampler(torch: Any, three: Any, loader: Any, num_worke
     assert got != in_order
 
 
+def test_a_batch_sampler_in_place_of_a_sampler_names_the_argument(torch: Any, three: Any, loader: Any) -> None:
+    dataset = three.as_dataset("train").as_torch(map_style=True)
+    batches = torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(dataset), 4, drop_last=False)
+    with pytest.raises(TypeError, match=r"got \[0, 1, 2, 3\]. Give a BatchSampler as batch_sampler="):
+        list(loader(dataset, batch_size=None, sampler=batches))
+    read = [batch["idx"].tolist() for batch in loader(dataset, batch_sampler=batches)]
+    assert [index for batch in read for index in batch] == [int(example["idx"]) for example in dataset]
+
+
 def test_map_style_is_divided_by_a_sampler(torch: Any, three: Any) -> None:
     with pytest.raises(ValueError, match="DistributedSampler"):
         three.as_dataset("train").as_torch(map_style=True, rank=0, num_ranks=2)

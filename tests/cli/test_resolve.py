@@ -52,8 +52,8 @@ def test_by_module():
 @pytest.mark.parametrize(
     "file, command",
     [
-        ("/data/My reviews.JSONL.gz", "jsonl --name NAME --pattern '/data/My reviews.JSONL.gz'"),
-        ("houses.tsv", "csv --name NAME --pattern houses.tsv"),
+        ("/data/My reviews.JSONL.gz", "jsonl --name my_reviews --pattern '/data/My reviews.JSONL.gz'"),
+        ("houses.tsv", "csv --name houses --pattern houses.tsv"),
         ("2024-05.parquet", "parquet --name NAME --pattern 2024-05.parquet"),
         ("corpus/*.txt", "text_lines --name NAME --pattern 'corpus/*.txt'"),
     ],
