@@ -124,13 +124,8 @@ class PartialDownload:
                 _LOGGER.warning("%s. Trying again in %.0f s", problem, seconds)
                 time.sleep(seconds)
                 pause *= 2
-            except requests.exceptions.InvalidSchema as error:
-                raise DownloadError(
-                    f"{self._url}: expected a URL that begins with http://, https:// or file://. Fetch other files by "
-                    "hand into manual_dir."
-                ) from error
             except requests.RequestException as error:
-                raise DownloadError(f"{self._url} could not be fetched: {error}") from error
+                raise DownloadError(_describe_failure(self._url, error)) from error
         self._tag_path.unlink(missing_ok=True)
 
     def clear(self) -> None:
@@ -319,6 +314,16 @@ def _decompress(response: requests.Response, compression: str) -> Iterator[bytes
         raise _TryAgainError(f"the {compression} stream cannot be read: {error}") from error
     if is_open:
         raise _TryAgainError(f"expected the end of the {compression} stream, got the end of the response")
+
+
+def _describe_failure(url: str, error: Exception) -> str:
+    """Returns the message about a request that another attempt would not help."""
+    import requests
+
+    if isinstance(error, requests.exceptions.InvalidSchema):
+        way = "Fetch other files by hand into manual_dir."
+        return f"{url}: expected a URL that begins with http://, https:// or file://. {way}"
+    return f"{url} could not be fetched: {error}"
 
 
 def _connection_problem(error: Exception) -> Exception | None:
