@@ -159,7 +159,10 @@ class Follower:
             parts += self._parts_of(progress, seconds)
             is_late = progress == Progress(0, 0, 0, 0) and seconds - self._changed_at >= START_SECONDS
             if is_late and status is not None:  # Flink's workers are started by worker pools
-                parts.append("if no worker has started, the output of the worker pool says why")
+                parts.append(
+                    "if no worker has started, the output of the worker pool says why; "
+                    "Flink waits three minutes for workers that died with their pool"
+                )
         if self.restarts:
             parts.append(_plural(self.restarts, "restart"))
         return "; ".join(parts)

@@ -94,7 +94,10 @@ def test_a_line_when_the_stage_changes_and_every_30_s(job: Job) -> None:
 
 
 def test_a_job_without_any_progress_names_the_output_of_the_worker_pool(job: Job) -> None:
-    hint = "nothing written for 65 s; if no worker has started, the output of the worker pool says why"
+    hint = (
+        "nothing written for 65 s; if no worker has started, the output of the worker pool says why; "
+        "Flink waits three minutes for workers that died with their pool"
+    )
     assert "the worker pool" not in job.look(31)
     assert hint in job.look(34)
     job.spill("train-1-1000-50000.block")

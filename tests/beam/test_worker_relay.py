@@ -135,7 +135,8 @@ def runner() -> Iterator[Runner]:
 
 
 @pytest.fixture
-def relay(runner: Runner) -> Iterator[WorkerRelay]:
+def relay(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerRelay]:
+    monkeypatch.setattr(worker_relay, "CAUSE_SECONDS", 0.05)
     relay = WorkerRelay(runner.address, "1-2")
     yield relay
     relay.close()
