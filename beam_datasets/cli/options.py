@@ -239,20 +239,19 @@ class Parser(argparse.ArgumentParser):
 
     def _option_of(self, text: str) -> str:
         """Returns ` Did you mean '--data_dir x'?`, or another option that may be meant by an argument x without one."""
-        options = self._option_string_actions
+        options, command = self._option_string_actions, self.prog.rpartition(" ")[2]
         if "--from" in options and re.search(r"\.\w+$", text):
             return f" Files are given by --from FORMAT --pattern {shlex.quote(text)}, where FORMAT is csv, jsonl, ..."
         if text.isdecimal() and "--count" in options:
             return f" Did you mean '--count {text}'?"
-        if self.prog == "beam-datasets list" and not os.path.exists(text) and text[:1] != "-":
+        if command == "list" and not os.path.exists(text) and text[:1] != "-":
             return f" Use `beam-datasets info {shlex.quote(text)}` for one dataset."
-        if self.prog == "beam-datasets versions":
+        if command == "versions":
             return " Use `beam-datasets list --versions` for the versions of datasets."
-        if self.prog == "beam-datasets slices" and text[:1] != "-" and not os.path.exists(text):
+        if command == "slices" and text[:1] != "-" and not os.path.exists(text):
             return f" Slices are joined by +, as in 'train[:10%]+{text}'."
-        takes_name = self.prog.rpartition(" ")[2] not in ("gc", "new", "site")
-        if takes_name and re.fullmatch(r"\d+\.\d+\.\d+", text):
-            versions = "NAME:1.0.0 NAME:2.0.0" if self.prog == "beam-datasets diff" else f"NAME:{text}"
+        if command not in ("gc", "new", "site") and re.fullmatch(r"\d+\.\d+\.\d+", text):
+            versions = "NAME:1.0.0 NAME:2.0.0" if command == "diff" else f"NAME:{text}"
             return f" A version is a part of the name: `{self.prog} {versions}`."
         if "--count" in options and re.fullmatch(r"-\d+", text):
             return f" Did you mean '--count {text[1:]}'?"

@@ -82,3 +82,54 @@ def test_pointers_of_git_lfs(tmp_path):
     assert "Get the file: `git lfs pull`" in refused("csv", path)
     write(tmp_path, "a.csv", "a\n1\n")
     assert rows("csv", path) == [{"a": 1}]
+
+
+@follows(
+    "cli/build.py:_with_dataset beam-datasets build {}`",
+    "cli/build.py:_note_if_published --from",
+    "cli/build.py:_note_if_published beam-datasets info {}`",
+    "cli/build.py:_note_if_published beam-datasets append {}",
+    "cli/main.py:_run_command --version",
+    "cli/main.py:_run_command beam-datasets --version` prints",
+    "cli/options.py:_option_of --versions",
+    "cli/options.py:_option_of beam-datasets list --versions`",
+    "cli/options.py:error --to",
+)
+@pytest.mark.parametrize(
+    "wrong, printed",
+    [
+        ("build --max_examples_per_split 1 csv --pattern in.csv --name other --dry_run", "other"),
+        ("build few", "1.0.0"),
+        ("-v", "beam_datasets "),
+        ("versions few", "few"),
+        ("export few copy --format jsonl", "copy"),
+    ],
+)
+def test_a_command_with_the_wrong_arguments(few, monkeypatch, capsys, wrong, printed):
+    monkeypatch.chdir(few)
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(few / "data"))
+    words = shlex.split(wrong)
+    assert main(words) == 2
+    commands = re.findall(
+        "`((?:beam-datasets|--to) .*?)`", capsys.readouterr().err.replace("SOURCE", "csv --pattern more.csv")
+    )
+    proposed = [command for command in commands if not re.search(r"\b(COMMAND|NAME)\b", command)]  # not of the usage
+    assert proposed
+    for command in proposed:
+        if command.startswith("--to"):
+            advised = [words[0], words[1], *shlex.split(command), *words[3:]]
+        else:
+            advised = shlex.split(command)[1:]
+        assert main(advised) == 0
+        assert printed in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Returns a directory with the dataset `few` in `data`, and files with further examples."""
+    directory = tmp_path_factory.mktemp("few")
+    path = write(directory, "in.csv", "a\n1\n2\n")
+    write(directory, "more.csv", "a\n3\n")
+    build = ["build", "csv", "--pattern", str(path), "--name", "few", "--num_workers", "1"]
+    assert main([*build, "--data_dir", str(directory / "data")]) == 0
+    return directory

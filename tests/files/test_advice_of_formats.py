@@ -157,7 +157,6 @@ def test_names_of_columns(tmp_path):
 
 @follows(
     "files/csv.py:_csv_problem --quote",
-    "files/csv.py:_csv_problem --encoding",
     "files/csv.py:_csv_problem --escapechar",
 )
 def test_quotes(tmp_path):
