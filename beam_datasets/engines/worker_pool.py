@@ -51,6 +51,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
+        self._is_closed = False
 
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Starts a worker process, and waits until it has connected to the runner.
@@ -81,8 +82,13 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             relay.close()
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
         key = context.peer(), request.worker_id  # two task managers may choose the same name
+        replaced_worker = self._workers.get(key)
         self._workers[key] = worker
         threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
+        if replaced_worker is not None:  # a runner has one worker of an id
+            _stop_worker(replaced_worker)
+        if self._is_closed:  # since this request has begun
+            self.close()
         if problem := relay.problem.result():
             relay.close()
         return beam_fn_api_pb2.StartWorkerResponse(error=problem)
@@ -104,7 +110,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, cause)
 
     def close(self) -> None:
-        """Ends all workers."""
+        """Ends all workers, also those that are being started."""
+        self._is_closed = True
         workers = list(self._workers.values())
         self._workers.clear()
         for worker in workers:

@@ -56,6 +56,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._runner_url, self._worker_id = runner, worker_id
         self._metadata = (("worker_id", worker_id),)
         self._channel = grpc.insecure_channel(runner, options=_CLIENT_OPTIONS)
+        self._is_ready = grpc.channel_ready_future(self._channel)
         self._runner = beam_fn_api_pb2_grpc.BeamFnControlStub(self._channel)
         self._lock = threading.Lock()
         self._pending: dict[str, Any] = {}  # instructions by their id, which the worker has not answered
@@ -64,7 +65,8 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()  # for the worker; None or an error at the end
         self._responses: queue.SimpleQueue[Any] = queue.SimpleQueue()  # for the runner; None at the end
         self._stack = contextlib.ExitStack()  # channels of elements
-        self._is_gone = False  # the worker's connection has ended
+        self._has_runner_ended = False  # after that, no channels of elements are opened
+        self._is_gone = threading.Event()  # the worker's connection has ended
         self._cause, self._has_cause = "", threading.Event()
         self.problem: futures.Future[str] = futures.Future()
         self._server = grpc.server(
@@ -79,7 +81,9 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         if not context.add_callback(self._end_connection):
             return  # the worker has ended meanwhile
         try:
-            grpc.channel_ready_future(self._channel).result(CONNECT_SECONDS)
+            self._is_ready.result(CONNECT_SECONDS)
+        except grpc.FutureCancelledError:
+            return  # the worker or this relay has ended meanwhile
         except grpc.FutureTimeoutError:
             problem = f"worker {self._worker_id}: no runner answers at {self._runner_url}"
             self._set_problem(problem)
@@ -114,7 +118,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             for instruction in instructions:
                 with self._lock:
                     self._pending[instruction.instruction_id] = instruction
-                    is_gone = self._is_gone
+                    is_gone = self._is_gone.is_set()
                 if is_gone:
                     self._answer_pending()
                 else:
@@ -123,6 +127,8 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             end = error
         self._requests.put(end)
         self._responses.put(None)
+        with self._lock:
+            self._has_runner_ended = True
         self._stack.close()
         self._server.stop(STOP_SECONDS)
 
@@ -152,10 +158,13 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
 
     def _connect_data(self, url: str) -> None:
         """Opens a connection for elements in the place of the worker, and discards what the runner sends."""
-        channel = self._stack.enter_context(grpc.insecure_channel(url, options=_CLIENT_OPTIONS))
         sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        elements = beam_fn_api_pb2_grpc.BeamFnDataStub(channel).Data(iter(sent.get, None), metadata=self._metadata)
-        self._stack.callback(sent.put, None)
+        with self._lock:
+            if self._has_runner_ended:
+                return
+            channel = self._stack.enter_context(grpc.insecure_channel(url, options=_CLIENT_OPTIONS))
+            elements = beam_fn_api_pb2_grpc.BeamFnDataStub(channel).Data(iter(sent.get, None), metadata=self._metadata)
+            self._stack.callback(sent.put, None)
 
         def discard() -> None:
             """Reads elements until the runner ends the connection."""
@@ -169,7 +178,8 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         """Answers the instructions that the worker has not answered; called when its connection has ended."""
         self._set_problem(f"{ENDED_EARLY}: {self._worker_id}")
         with self._lock:
-            self._is_gone = True
+            self._is_gone.set()
+        self._stop_waiting_for_runner()
         self._requests.put(None)
         threading.Thread(target=self._answer_pending, daemon=True).start()
 
@@ -193,6 +203,12 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             if not self.problem.done():
                 self.problem.set_result(problem)
 
+    def _stop_waiting_for_runner(self) -> None:
+        """Cancels the wait for the runner to accept the connection; gRPC allows this only once."""
+        with self._lock:
+            if not self._is_ready.done():
+                self._is_ready.cancel()
+
     def end(self, cause: str) -> None:
         """Stores why the worker's process has ended.
 
@@ -202,9 +218,17 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._cause = cause
         self._has_cause.set()
         self._set_problem(f"{ENDED_EARLY}: {self._worker_id}{cause}")
+        threading.Thread(target=self._end_open_connection, daemon=True).start()
+
+    def _end_open_connection(self) -> None:
+        """Ends the connection of a worker whose process has ended, if a process that it had started keeps it open."""
+        if not self._is_gone.wait(CAUSE_SECONDS):
+            self._end_connection()
 
     def close(self) -> None:
-        """Ends the connection to the runner, and thereby all others."""
+        """Ends the connection to the runner, and thereby all others; `problem` is set, so that nobody waits for it."""
+        self._set_problem(f"worker {self._worker_id} was stopped before it had connected")
+        self._stop_waiting_for_runner()
         self._requests.put(None)
         self._channel.close()
         self._server.stop(STOP_SECONDS)

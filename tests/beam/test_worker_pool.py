@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import Any
 
 import grpc
@@ -214,6 +215,41 @@ def test_a_worker_that_ends_before_it_connects_is_an_error() -> None:
             worker.kill()
             assert f"a worker process ended before it had connected: 1-{number} (pid " in answer.result().error
         await_workers(pool, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["stop", "close", "replace"])
+def test_a_worker_that_is_stopped_before_it_connects(end: str) -> None:
+    """The request to start it is answered, or a thread of the pool would wait for ever, and its process with it."""
+    pool, peer = worker_pool.WorkerPool(), Peer("ipv4:127.0.0.1:1")
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
+    request.control_endpoint.url = "localhost:1"  # nothing listens there
+    with futures.ThreadPoolExecutor() as executor:
+        answers = [executor.submit(pool.StartWorker, request, peer)]
+        await_workers(pool, 1)
+        [worker] = pool._workers.values()
+        if end == "replace":
+            answers.append(executor.submit(pool.StartWorker, request, peer))
+            assert wait([worker.sentinel], WORKER_SECONDS)
+        if end == "stop":
+            pool.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), peer)
+        else:
+            pool.close()
+        for answer in answers:
+            assert answer.result(WORKER_SECONDS).error == "worker 1-1 was stopped before it had connected"
+    assert pool._workers == {}
+
+
+@pytest.mark.slow
+def test_a_worker_that_starts_while_its_pool_ends() -> None:
+    """No worker is left, for whose end the process of the pool would wait."""
+    pool = worker_pool.WorkerPool()
+    pool.close()
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
+    request.control_endpoint.url = "localhost:1"
+    with futures.ThreadPoolExecutor() as executor:
+        answer = executor.submit(pool.StartWorker, request, Peer("ipv4:127.0.0.1:1"))
+        assert answer.result(WORKER_SECONDS).error == "worker 1-1 was stopped before it had connected"
 
 
 def await_workers(pool: worker_pool.WorkerPool, count: int) -> None:

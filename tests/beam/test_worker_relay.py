@@ -4,8 +4,9 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -252,6 +253,39 @@ def test_a_worker_that_never_connects() -> None:
     problem = relay.problem.result(SECONDS)
     assert problem == "a worker process ended before it had connected: 1-2 (pid 7 on host): exit code 3"
     relay.close()
+
+
+def test_a_relay_that_is_closed_before_its_worker_connects(runner: Runner) -> None:
+    """Such as when the worker is stopped; the pool waits for the problem, and its process for the pool."""
+    relay = WorkerRelay(runner.address, "1-2")
+    for _ in range(2):
+        relay.close()
+    assert relay.problem.result(0) == "worker 1-2 was stopped before it had connected"
+
+
+@pytest.mark.parametrize("end", [WorkerRelay.close, WorkerRelay._end_connection], ids=["relay", "worker"])
+def test_an_end_while_no_runner_answers(end: Callable[[WorkerRelay], None]) -> None:
+    """Nobody waits for the runner any more: a process does not end before its threads of gRPC have."""
+    relay = WorkerRelay("localhost:1", "1-2")
+    context = SimpleNamespace(add_callback=lambda _: True)
+    with futures.ThreadPoolExecutor() as executor:
+        control = executor.submit(list, relay.Control(iter(()), context))
+        end(relay)
+        assert control.result(SECONDS) == []
+    assert relay.problem.result(0)
+    relay.close()
+
+
+def test_a_worker_whose_connection_outlives_it(runner: Runner, relay: WorkerRelay) -> None:
+    """A process that the author's code has forked has the same socket, and may run for hours."""
+    worker = Worker(relay)
+    runner.send_stage("1")
+    next(worker.instructions)
+    relay.end(" (pid 7 on host): signal 9")
+    assert runner.error("1") == "a worker process died: 1-2 (pid 7 on host): signal 9"
+    runner.send_stage("2")
+    assert "a worker process died: 1-2" in runner.error("2")
+    assert list(worker.instructions) == []
 
 
 def test_the_endpoints_of_a_stage() -> None:
