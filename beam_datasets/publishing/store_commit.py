@@ -132,6 +132,8 @@ def check_can_reserve(run: Run) -> None:
         )
     elif not reservation.run.is_dead:
         raise _reserved_error(run.target, reservation.run)
+    else:  # `reserve` abandons that run, whose files are in other directories
+        _check_empty(run)
 
 
 def reserve(run: Run) -> None:

@@ -2,10 +2,12 @@
 
 import pickle
 import re
+import subprocess
 import threading
 import time
 import tracemalloc
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,9 +25,9 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import store_commit
 from beam_datasets.publishing.groups import join_parts, write_group
-from beam_datasets.publishing.owners import Owner
+from beam_datasets.publishing.owners import IN_PROCESS, Owner
 from beam_datasets.publishing.progress import Progress, measure
-from beam_datasets.publishing.runs import Run
+from beam_datasets.publishing.runs import Run, runs_dir
 from beam_datasets.publishing.shard_file import Destination
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
@@ -277,18 +279,25 @@ def test_a_plan_makes_the_checks_of_a_build(tmp_path, capsys, options, code, mes
     assert not list(tmp_path.glob("data/**/incomplete.*"))
 
 
-@pytest.mark.parametrize("fault", ["a file is above", "reserved", "decided", "another file"])
+@pytest.mark.parametrize("fault", ["a file is above", "reserved", "decided", "another file", "of a dead run"])
 def test_a_plan_sees_where_a_build_cannot_publish(tmp_path, capsys, fault):
     """Such as in a store, where another run has reserved the version."""
     (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
     data_dir = f"memory://{uuid.uuid4().hex}/data"
     target = f"{data_dir}/rows/1.0.0"
-    if fault == "a file is above":
-        data_dir, message = str(tmp_path / "rows.jsonl" / "data"), "this directory cannot be made"
-    elif fault == "another file":
+    if fault in ("another file", "of a dead run"):
         storage.write_bytes(f"{target}/notes.txt", b"")
         message = "it exists but is not a published dataset"
-    else:
+    if fault == "a file is above":
+        data_dir, message = str(tmp_path / "rows.jsonl" / "data"), "this directory cannot be made"
+    elif fault == "of a dead run":
+        process = subprocess.Popen(["true"])
+        process.wait()
+        owner = replace(Owner.of_this_process("f" * 8, time.time(), IN_PROCESS), pid=process.pid)
+        run = Run(target, owner, "dataset_info.json")
+        storage.write_bytes(f"{runs_dir(target)}/00000001.reservation.json", run.to_json())
+        assert run.is_dead
+    elif fault != "another file":
         run = Run(target, Owner("f" * 8, "elsewhere", 1, time.time(), "FlinkRunner"), "dataset_info.json")
         store_commit.reserve(run)
         if fault == "decided":
