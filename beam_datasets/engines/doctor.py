@@ -21,7 +21,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
 from beam_datasets import storage
 from beam_datasets.engines import checks, flink
@@ -135,9 +135,25 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
     except checks.EngineError as error:
         yield Finding("servers", False, str(error))
         return
-    pool = checks.pool_of(engine.options)[0]
-    unknown = f"the pool at {pool} is not asked from here" if pool and pool not in answered else ""
-    yield Finding("servers", True, "; ".join(filter(None, [", ".join(answered), unknown])) or "none to ask from here")
+    texts = [", ".join(answered), _describe_unasked_workers(engine.options, answered)]
+    yield Finding("servers", True, "; ".join(filter(None, texts)) or "none to ask from here")
+
+
+def _describe_unasked_workers(options: PipelineOptions, answered: Sequence[str]) -> str:
+    """Returns what starts the workers, if it is not among the servers that answered; '' if nothing is known of it.
+
+    Args:
+        options: options of the pipeline.
+        answered: addresses of the servers that answered.
+    """
+    portable = options.view_as(PortableOptions)
+    if portable.environment_type == "EXTERNAL":
+        pool = checks.pool_of(options)[0]
+        return f"the pool at {pool} is not asked from here" if pool and pool not in answered else ""
+    if portable.environment_type in ("DOCKER", "PROCESS"):
+        kind = "containers" if portable.environment_type == "DOCKER" else "processes"
+        return f"the engine starts the workers as {kind}, which is not tried before a job"
+    return ""
 
 
 @contextlib.contextmanager

@@ -77,6 +77,26 @@ def test_a_pool_that_is_not_asked_is_not_said_to_answer(tmp_path: Path, monkeypa
     assert finding.text == "here:1; the pool at localhost:2 is not asked from here"
 
 
+@pytest.mark.parametrize(
+    "environment, config, text",
+    [
+        ("DOCKER", "apache/beam_python3.11_sdk:2.60.0", "the engine starts the workers as containers"),
+        ("DOCKER", "", "the engine starts the workers as containers"),
+        ("PROCESS", '{"command": "/opt/worker.sh"}', "the engine starts the workers as processes"),
+        ("PROCESS", "{not json", "the engine starts the workers as processes"),
+        ("LOOPBACK", "localhost:2", ""),
+    ],
+)
+def test_workers_without_a_pool(monkeypatch: pytest.MonkeyPatch, environment: str, config: str, text: str) -> None:
+    """Their --environment_config is no address: an image of containers, or a command."""
+    monkeypatch.setattr(checks, "check_job_service", lambda endpoint: None)
+    options = ["--runner=PortableRunner", "--job_endpoint=here:1", f"--environment_type={environment}"]
+    engine = doctor.engines.choose_engine(EngineOptions([*options, *[f"--environment_config={config}"] * bool(config)]))
+    [finding] = doctor._examine_servers(engine)
+    asked, _, unasked = finding.text.partition("; ")
+    assert (asked, finding.is_good, unasked.partition(",")[0]) == ("here:1", True, text)
+
+
 def test_servers_that_do_not_answer(tmp_path: Path) -> None:
     endpoint = f"--job_endpoint=localhost:{free_port()}"
     options = ["--runner=PortableRunner", endpoint, "--environment_type=LOOPBACK"]
