@@ -321,18 +321,22 @@ def check_spec(name: str, spec: str) -> None:
 def with_slash(name: str, fields: Mapping[str, Field]) -> str:
     """Converts the name of a nested field with dots to its path with slashes; other names are unchanged.
 
-    A dot may also belong to a name. The name of a column is always this column.
+    A dot may also belong to a name. The name of a column is always this column. Of several fields that the name may
+    mean, it is the one whose path has the earlier slash, so that `a.x.y` is `a/x/y` if there is such a field.
 
     >>> with_slash("a.x", {"a": Field("object")}), with_slash("b.c", {"b.c": Field("string"), "b": Field("object")})
     ('a/x', 'b.c')
     >>> with_slash("a.x.y", {"a": Field("list", item=Field("object", fields={"x.y": Field("int64")}))})
     'a/x.y'
+    >>> parts = {"x.y": Field("int64"), "x": Field("object", fields={"y": Field("int64")})}
+    >>> with_slash("a.x.y", {"a": Field("object", fields=parts)})
+    'a/x/y'
     """
     if name in fields or "/" in name:
         return name
     paths = [path for column, field in fields.items() for path in nested_paths(field, column)]
-    if path := next((path for path in paths if path.replace("/", ".") == name), None):
-        return path
+    if matches := [path for path in paths if path.replace("/", ".") == name]:
+        return max(matches)  # they differ in dots and slashes only, and a slash is the greater character
     return name.replace(".", "/") if name.partition(".")[0] in fields else name
 
 

@@ -4,6 +4,7 @@ A new one needs a test with `follows`, or an entry of `FOLLOWED_ELSEWHERE`.
 """
 
 import io
+import itertools
 import json
 import re
 import shlex
@@ -367,3 +368,16 @@ def test_advice_for_nested_names_beside_names_with_dots(tmp_path):
         [row, _] = rows("jsonl", path, "--feature", f"{name}=drop")
         kept = {*row, *(f"o/{inner}" for inner in row["o"])} - {"o"}
         assert kept == {"o.x", "o/x", "o/k.z"} - {name, name.replace("o.k", "o/k")}
+
+
+def test_a_name_with_dots_that_has_two_meanings(tmp_path):
+    """A dot that may be a separator is one, in any order of the keys; the order decided."""
+    parts = [{"k": {"z": name}, "k.z": other, "k.w": name + other} for name, other in ("ap", "bq")]
+    for keys in itertools.permutations(parts[0]):
+        path = jsonl(tmp_path, *({"o": {key: each[key] for key in keys}} for each in parts))
+        for name, splits in {"o.k.z": {"a", "b"}, "o/k.z": {"p", "q"}, "o.k.w": {"ap", "bq"}}.items():
+            assert make_builder("jsonl", path, "--split_by", f"column={name}").split_generators(None).keys() == splits
+    columns = {"o.k": {"z": "a"}, "o": {"k.z": "p"}}
+    for keys in itertools.permutations(columns):
+        path = jsonl(tmp_path, {key: columns[key] for key in keys})
+        assert make_builder("jsonl", path, "--split_by", "column=o.k.z").split_generators(None).keys() == {"p"}
