@@ -38,6 +38,8 @@ MAX_MAGIC = 6  # bytes of the longest `Codec.magic`
 _ADVICE = "The file is damaged or cut off; get it again"
 _WITHOUT_MAGIC = {".br": "Brotli", ".snappy": "Snappy", ".sz": "Snappy"}
 """Suffix -> compression format whose content does not tell."""
+_WIDE = ("utf-16", "utf-32")  # names of encodings begin so
+_TEXT_CONTROLS = "\t\n\f\r\x1a"  # 0x1A: the end of files of DOS
 _ADVICE_BY_PROBLEM = {
     "Dictionary mismatch": "Decompress it with the dictionary that it was compressed with",
     "requires too much memory": "Decompress it, or compress it again with a smaller window",
@@ -203,6 +205,7 @@ def open_text_bytes(path: str, encoding: str | None = None) -> io.BufferedReader
         head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
         check_may_be_text(head, path)
         _check_width(head, path, encoding)
+        _check_suffix(head, path, encoding or "utf-8")
     except BaseException:
         stream.close()
         raise
@@ -226,20 +229,31 @@ def check_may_be_text(head: bytes, path: str) -> None:
         raise InputError(f"{expected}. Rename the file, or decompress it.", path=path)
     if other := other_content(head):
         raise InputError(expected="text", got=f"{other}.", path=path)
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix in _WITHOUT_MAGIC and not _is_plain_text(head):
+
+
+def _check_suffix(head: bytes, path: str, encoding: str) -> None:
+    """Checks that content is not of a compression format that only the suffix of the name tells.
+
+    Such content has control characters. Bytes that are not of the encoding are no sign: they may be damaged text.
+
+    Args:
+        head: the first bytes of the file.
+        path: path of the file.
+        encoding: normalized name of the encoding of its text.
+
+    Raises:
+        InputError: it is of such a format.
+    """
+    compression = _WITHOUT_MAGIC.get(os.path.splitext(path)[1].lower())
+    if compression is None:
+        return
+    if not encoding.startswith(_WIDE) and head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"  # another one is an error where the text is decoded
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)  # a character at the end may be cut
+    if any(character < " " and character not in _TEXT_CONTROLS for character in text):
         raise InputError(
-            expected="text", got=f"a file compressed by {_WITHOUT_MAGIC[suffix]}", advice="Decompress it.", path=path
+            expected="text", got=f"a file compressed by {compression}", advice="Decompress it.", path=path
         )
-
-
-def _is_plain_text(head: bytes) -> bool:
-    """Returns whether bytes are UTF-8 without control characters; a character at their end may be cut."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return not any(character < " " and character not in "\t\n\f\r" for character in text)
 
 
 def _check_width(head: bytes, path: str, encoding: str | None) -> None:
@@ -254,7 +268,7 @@ def _check_width(head: bytes, path: str, encoding: str | None) -> None:
         InputError: it is, and the user has not given such an encoding.
     """
     wide = wide_encoding(head)
-    if not wide or (encoding or "").startswith(("utf-16", "utf-32")):
+    if not wide or (encoding or "").startswith(_WIDE):
         return
     convert = f"Convert the file: iconv -f {iconv_name(wide)} -t utf-8"
     advice = convert if encoding is None else f"Name it: --encoding {wide}"

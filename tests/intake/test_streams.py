@@ -130,10 +130,33 @@ def test_text_that_is_compressed_or_an_archive(tmp_path, name, content, problem)
 
 
 def test_text_whose_name_ends_like_that_of_a_compressed_file(tmp_path):
+    """Text in other encodings, damaged text, and text of DOS were called compressed."""
+    text = "x,ü\r\n" * 4096
+    encodings = ["utf-8", "latin-1", "cp1252", "cp850", "cp037", "shift_jis", "utf-16", "utf-16-le", "utf-32"]
+    for suffix in (".br", ".sz", ".Snappy"):
+        path = tmp_path / f"a{suffix}"
+        for encoding in encodings:
+            path.write_bytes(text.replace("ü", "ソ" if encoding == "shift_jis" else "ü").encode(encoding))
+            with open_text_bytes(str(path), encoding) as stream:
+                assert stream.read() == path.read_bytes()
+        for content in (b"x,\xff\n", b"x,1\r\n\x1a", text.encode("latin-1"), text.encode("utf-16")):
+            path.write_bytes(content)
+            with open_text_bytes(str(path)) as stream:
+                assert stream.read() == content
+
+
+def test_files_compressed_without_magic_in_other_encodings(tmp_path):
+    """A wide encoding that is not named is reported as such, also where the name ends like that of Snappy."""
+    compressed = b"\x8b\x02\x80a,b\n1,2\n\x03"
     path = tmp_path / "a.br"
-    path.write_text("x,ü\r\n" * 4096)
-    with open_text_bytes(str(path)) as stream:
-        assert stream.read() == path.read_bytes()
+    path.write_bytes(compressed)
+    for encoding in (None, "utf-8", "latin-1", "cp1252", "shift_jis"):
+        with raises_with(InputError, path=str(path), got="a file compressed by Brotli"):
+            open_text_bytes(str(path), encoding)
+    path = tmp_path / "a.sz"
+    path.write_bytes("x,y\n1,2\n".encode("utf-16-be"))
+    with raises_with(InputError, path=str(path), advice=re.compile("^Name it: --encoding utf-16")):
+        open_text_bytes(str(path), "utf-8")
 
 
 @pytest.mark.parametrize(
