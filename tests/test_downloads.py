@@ -85,10 +85,10 @@ def server(monkeypatch: Any) -> Iterator[Server]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            if fault in ("204", "302", "404", "loop") or self.path == "/moved/a.bin":
+            if fault in ("204", "302", "404", "loop", "ftp") or self.path == "/moved/a.bin":
                 self.send_response(int(fault) if fault.isdecimal() else 302)
-                if fault in ("", "loop"):
-                    self.send_header("Location", "/a.bin")
+                if fault in ("", "loop", "ftp"):
+                    self.send_header("Location", "ftp://127.0.0.1/b.bin" if fault == "ftp" else "/a.bin")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
@@ -324,6 +324,26 @@ def test_what_is_no_url_is_named(tmp_path: Path, url: Any, error: type[Exception
     for download in (manager(tmp_path).download, manager(tmp_path).download_and_extract):
         with pytest.raises(error, match=words):
             download(url)
+
+
+def test_a_scheme_of_a_redirect_or_a_proxy_is_not_that_of_the_url(
+    tmp_path: Path, server: Server, monkeypatch: Any
+) -> None:
+    """The message named the schemes of http, which the URL has."""
+    server.faults = ["ftp", "ftp"]
+    for url in (f"{server.url}/a.bin", f"{server.url}/a.bin".replace("http:", "HTTP:")):
+        with pytest.raises(DownloadError, match=r"could not be fetched: .*'ftp://127\.0\.0\.1/b\.bin'"):
+            manager(tmp_path).download(url)
+    monkeypatch.setattr("requests.adapters.SOCKSProxyManager", _without_socks)
+    for scheme in ("http", "https"):
+        monkeypatch.setenv(f"{scheme}_proxy", "socks5://127.0.0.1:9")
+        with pytest.raises(DownloadError, match=rf"^{scheme}://example\.com/a\.zip could not .*Missing dep.* SOCKS"):
+            manager(tmp_path).download(f"{scheme}://example.com/a.zip")
+
+
+def _without_socks(*args: Any, **kwargs: Any) -> None:
+    """Raises the error of requests without PySocks."""
+    raise requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")
 
 
 def test_secrets_of_a_url_are_left_out_of_what_is_logged(tmp_path: Path, caplog: Any) -> None:

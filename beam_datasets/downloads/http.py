@@ -320,7 +320,8 @@ def _describe_failure(url: str, error: Exception) -> str:
     """Returns the message about a request that another attempt would not help."""
     import requests
 
-    if isinstance(error, requests.exceptions.InvalidSchema):
+    has_scheme = url.lstrip().lower().startswith(("http://", "https://"))  # else that of a proxy or a redirect is wrong
+    if isinstance(error, requests.exceptions.InvalidSchema) and not has_scheme:
         way = "Fetch other files by hand into manual_dir."
         return f"{url}: expected a URL that begins with http://, https:// or file://. {way}"
     return f"{url} could not be fetched: {error}"

@@ -251,9 +251,7 @@ def _check_suffix(head: bytes, path: str, encoding: str) -> None:
         encoding = "utf-16"  # another one is an error where the text is decoded
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)  # a character at the end may be cut
     if any(character < " " and character not in _TEXT_CONTROLS for character in text):
-        raise InputError(
-            expected="text", got=f"a file compressed by {compression}", advice="Decompress it.", path=path
-        )
+        raise InputError(expected="text", got=f"a file compressed by {compression}", advice="Decompress it.", path=path)
 
 
 def _check_width(head: bytes, path: str, encoding: str | None) -> None:
