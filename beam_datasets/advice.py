@@ -196,27 +196,39 @@ def _public_name(obj: object) -> str:
     return str(getattr(kind, "_public_name", kind.__name__))
 
 
-_MAX_LISTED = 50  # public names of a class in an error
+_MAX_LISTED = 50  # public names of an object in an error
+
+
+def hint_of_names(obj: object, name: str) -> str:
+    """Returns " Did you mean ...?" for a name that an object lacks, or " It has ..." with its public names.
+
+    They include those of its instance; no property is evaluated. Names in the class's `_INTERNAL_NAMES` are left out.
+    """
+    hidden = {*getattr(type(obj), "_INTERNAL_NAMES", "").split(), *(dir(str) if isinstance(obj, (str, type)) else ())}
+    public = [other for other in dir(obj) if other[0] != "_" and other not in hidden]
+    listed = f" It has {', '.join(public)}." if len(public) <= _MAX_LISTED else ""
+    return did_you_mean(name, public, cutoff=0.7) or listed or " docs/reference/api.md lists its names."
 
 
 def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
     """Returns a `__getattr__` that raises AttributeError, with advice if the name is one of another library.
 
     Args:
-        receivers: keys in `ATTRIBUTES`; the first one with the name decides.
+        receivers: keys in `ATTRIBUTES`; the first one with the name decides. Without any, an error has only the names
+            that exist.
     """
 
     def __getattr__(self: Any, name: str) -> Any:
         """Raises the error that Python raises, with advice for foreign names."""
+        if name in dir(type(self)):  # a property, whose function raised an AttributeError
+            return object.__getattribute__(self, name)
         for receiver in receivers:
             if (error := missing_attribute(receiver, self, name)) is not None:
                 raise error
         if name.startswith("_"):
             return object.__getattribute__(self, name)  # raises what it raised before
-        public = [other for other in dir(type(self)) if other.islower() and other[0] != "_"]
-        listed = f" It has {', '.join(public)}." if len(public) <= _MAX_LISTED else ""
-        hint = did_you_mean(name, public, cutoff=0.7) or listed or " docs/reference/api.md lists its names."
-        raise AttributeError(f"{_public_name(self)} has no attribute {name!r}.{hint}", name=name, obj=None)
+        message = f"{_public_name(self)} has no attribute {name!r}.{hint_of_names(self, name)}"
+        raise AttributeError(message, name=name, obj=None)
 
     return __getattr__
 

@@ -133,6 +133,13 @@ class FeatureConnector(abc.ABC):
     PATH: ClassVar[str]
     """The class's name in features.json, without `CLASS_PREFIX`."""
 
+    _INTERNAL_NAMES: ClassVar[str] = (  # left out of errors that list names
+        "PATH allow_rounding as_str check check_storable codec content_json decode_example_np decode_record "
+        "decoded decoder encoder fast_path file_kind from_content has_plain_form index_of is_dynamic "
+        "is_overridden items_of items_splitter label_files leaves lists load_labels map_leaves may_be_missing "
+        "missing_value_getter own_lists packer parse_text python_class_name rows_encoder stored unpacker "
+        "wire_names"
+    )
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("feature")
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_datasets.advice import instead_of, names_foreign_constructor_arguments
+from beam_datasets.advice import hint_of_names, instead_of, names_foreign_constructor_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import (
@@ -81,8 +81,8 @@ class Sequence(FeatureConnector):
             return getattr(self.feature, name)
         except AttributeError:
             kinds = f"neither {type(self).__name__} nor its {type(self.feature).__name__}"
-            hint = instead_of("feature", name)
-            message = f"{kinds} has the attribute {name!r}{'. ' if hint else ''}{hint}"
+            hint = instead_of("feature", name) or hint_of_names(self, name).strip()
+            message = f"{kinds} has the attribute {name!r}. {hint}"
             raise AttributeError(message, name=name, obj=None) from None
 
     def serialize_example(self, example: Any) -> bytes:

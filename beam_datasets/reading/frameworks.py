@@ -65,6 +65,7 @@ class Frameworks(ForeignOperators):
     """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
 
     _has_positions = True  # adapters can divide them; a stream has no positions
+    _INTERNAL_NAMES = "decode_many decode_one program"  # left out of errors that list names
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")

@@ -31,6 +31,8 @@ class ResumableIterator(ABC):
     `state_dict` and `load_state_dict` are PyTorch's names, which torchdata's StatefulDataLoader calls.
     """
 
+    _INTERNAL_NAMES = "values_at"  # left out of errors that list names
+
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
         """Returns the position as a dict of JSON values."""

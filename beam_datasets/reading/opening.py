@@ -95,6 +95,8 @@ class ReadOnlyBuilder:
         digest: SHA-256 that identifies the published version.
     """
 
+    _INTERNAL_NAMES = "ascents pool"  # left out of errors that list names
+
     def __init__(self, dataset_dir: PathLike) -> None:
         """Reads dataset_info.json, features.json and manifest.json, and label files if there are any.
 
