@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import sys as _sys
+import types as _types
 import typing as _typing
 from importlib.machinery import PathFinder as _PathFinder
 
@@ -119,6 +120,12 @@ def _hint(name: str) -> str:
     return hint or f"`dir({__name__})` lists the names that there are; docs/reference/api.md describes them."
 
 
+def _is_importing(frame: _types.FrameType) -> bool:
+    """Returns whether a frame that calls a finder belongs to an import, not to a question for a module."""
+    callers = (frame, frame.f_back)  # of a question, the second one is not Python's import system
+    return all(caller and caller.f_globals.get("__name__") == "importlib._bootstrap" for caller in callers)
+
+
 class _MissingNames:
     """The last finder of `sys.meta_path`: an import that no other one resolves is an error with advice.
 
@@ -129,19 +136,22 @@ class _MissingNames:
     def find_spec(fullname: str, path: object = None, target: object = None) -> None:
         """Raises a ModuleNotFoundError for a missing name of this package, its features or names of TFDS.
 
-        It returns None for others, and for `importlib.util.find_spec`, which asks whether a module exists. The error
-        has the name of the package: Python ignores one that has the full name of the module.
+        It returns None for others, and for all calls that only ask whether a module exists, such as those of
+        `importlib.util.find_spec`. The error has the name of the package: Python ignores one that has the full name of
+        the module.
         """
         package, _, name = fullname.rpartition(".")
         is_tfds = f"{package}.".startswith(f"{__name__}.tfds.")
         is_ours = is_tfds or package in (__name__, f"{__name__}.features")
-        if not is_ours or name.startswith("_") or _sys._getframe(2).f_globals.get("__name__") == "importlib.util":
+        if not is_ours or name.startswith("_") or not _is_importing(_sys._getframe(1)):
             return
         try:
             getattr(_importlib.import_module(package), name)
-            hint = f"It is not a module: import names from {package} itself, such as `from {package} import {name}`."
         except AttributeError as error:
             _, _, hint = str(error).partition("; " if is_tfds else ". ")
+        else:
+            message = f"{fullname} is not a module. Write `from {package} import {name}`."
+            raise ModuleNotFoundError(message, name=package)
         hint = hint or f"`dir({package})` lists the names that there are; docs/reference/api.md describes them."
         raise ModuleNotFoundError(f"{package} has no {name!r}{'; ' if is_tfds else '. '}{hint}", name=package) from None
 

@@ -51,10 +51,17 @@ from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
 
+__all__ = [  # names of TFDS; the module has others, which it uses
+    *("ReadConfig", "Split", "as_dataframe", "as_numpy", "beam", "builder", "builder_from_directories"),
+    *("builder_from_directory", "core", "data_source", "dataset_builders", "decode", "deprecated"),
+    *("disable_progress_bar", "display_progress_bar", "download", "enable_progress_bar", "even_splits", "features"),
+    *("list_builders", "load", "show_examples", "split_for_jax_process", "testing", "typing", "visualization"),
+]
 _DUMMY = "write a small builder in the test, derived from tfds.core.GeneratorBasedBuilder"
 _ROUND_TRIP = "compare `features.deserialize_example(features.serialize_example(example))` with the example"
 _CATALOGUE = "the datasets of TFDS are not in beam_datasets; docs/reference/tfds.md says how to build or read them"
 _NOT_HERE = {
+    **dict.fromkeys(("Dataset", "core.Dataset"), "use beam_datasets.Dataset, which load() returns"),
     "core.example_parser": "read the dataset with beam_datasets.load()",
     "core.ShardBasedBuilder": "return an iterable or a Beam PTransform for each split; shards are cut by the plan",
     "core.SequentialWriter": "write a Beam pipeline, or `beam_datasets.beam.WriteDataset`",
@@ -201,13 +208,14 @@ def _raise_missing(path: str) -> NoReturn:
     instead = instead or _equivalent_elsewhere(path.rpartition(".")[2])
     raise AttributeError(
         f"tfds.{path} has no equivalent in beam_datasets; "
-        f"{instead or 'docs/reference/tfds.md lists the names that have one'}."
+        f"{instead or 'docs/reference/tfds.md lists the names that have an equivalent'}."
     )
 
 
 def _equivalent_elsewhere(name: str) -> str:
     """Returns "use tfds.NAME" with the module in which a name exists, or a similar name; '' if there is none."""
-    spaces = {"": globals(), "core.": vars(core), "download.": vars(download), "features.": vars(features)}
+    types_of_features = {member for member in vars(features) if member[0].isupper()} - {"Dataset"}  # not modules
+    spaces = {"": __all__, "core.": vars(core), "download.": vars(download), "features.": types_of_features}
     spaces |= {"decode.": vars(decode), "testing.": _tests}
     paths = {
         member: f"{prefix}{member}" for prefix, members in spaces.items() for member in members if member[0] != "_"

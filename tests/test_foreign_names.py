@@ -762,7 +762,9 @@ IMPORTS = [
 
 
 IMPORTS += [
-    ("from beam_datasets.tfds import load_dataset", "docs/reference/tfds.md lists the names"),
+    ("from beam_datasets.tfds import load_dataset", "docs/reference/tfds.md lists the names that have an equivalent."),
+    ("import beam_datasets.tfds.rocks", "'rocks'; docs/reference/tfds.md lists the names that have an equivalent."),
+    ("import beam_datasets.tfds.load", "tfds.load is not a module. Write `from beam_datasets.tfds import load`."),
     ("from beam_datasets.tfds.testing import TestCase", "use unittest.TestCase"),
     ("from beam_datasets.tfds.core import DownloadConfig", "use tfds.download.DownloadConfig"),
     ("from beam_datasets.tfds.features import Txt", "use tfds.features.Text"),
@@ -803,6 +805,11 @@ def test_other_imports_fail_as_ever(statement: str) -> None:
 @pytest.mark.parametrize("name", ["unknown", "features.unknown", "tfds.unknown", "load_dataset"])
 def test_a_module_that_is_looked_for_does_not_exist(name: str) -> None:
     assert importlib.util.find_spec(f"beam_datasets.{name}") is None
+
+
+def test_a_finder_that_is_asked_by_a_script_finds_no_module() -> None:
+    code = "import sys, beam_datasets; assert sys.meta_path[-1].find_spec('beam_datasets.torch') is None"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_package_that_is_reloaded_has_one_finder() -> None:

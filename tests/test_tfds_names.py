@@ -109,6 +109,39 @@ def test_a_name_without_equivalent_says_what_to_use(path: str, said: str) -> Non
         operator.attrgetter(path)(tfds)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "core.Mapping",
+        "core.http",
+        "core.np",
+        "core.opening",
+        "core.is_shell",
+        "core.pathlib",
+        "core.numbers",
+        "features.Any",
+        "features.np",
+        "core.camel_to_snake",
+        "core.connectors",
+        "Mappings",
+        "core.Iterator",
+    ],
+)
+def test_imports_of_the_module_are_not_proposed(path: str) -> None:
+    with pytest.raises(AttributeError, match=r"; docs/reference/tfds\.md lists the names that have an equivalent\.$"):
+        operator.attrgetter(path)(tfds)
+
+
+@pytest.mark.parametrize("path", ["Dataset", "core.Dataset"])
+def test_a_dataset_of_tfds_is_not_the_feature_of_that_name(path: str) -> None:
+    with pytest.raises(AttributeError, match=r"use beam_datasets\.Dataset"):
+        operator.attrgetter(path)(tfds)
+
+
+def test_each_public_name_exists() -> None:
+    assert [name for name in tfds.__all__ if not hasattr(tfds, name)] == []
+
+
 def test_names_cost_neither_tensorflow_nor_tfds() -> None:
     code = (
         "import sys; import beam_datasets.tfds as tfds; "
