@@ -184,6 +184,9 @@ def _no_size(name: str) -> str:
     )
 
 
+_SAMPLES_CHUNKS = {b"data": 0, b"SSND": 8}  # name of a chunk of samples -> its size if it has none
+
+
 def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> Iterator[_Chunk]:
     """Yields the chunks of a RIFF or IFF file up to its end, or up to tags or zeros at its end.
 
@@ -198,8 +201,10 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
     Raises:
         InputError: a chunk is invalid, truncated or has no size, or another file follows.
     """
-    is_empty_data = False  # whether the chunk before is `data`, without a byte
+    empty_chunk = ""  # the name of the chunk before, if it is that of the samples and has none
     while position < len(data):
+        if empty_chunk and not _is_chunk_or_tag(data, position, order):
+            raise InputError(_no_size(empty_chunk))
         if len(data) - position < 8:  # zeros too: they may be samples that a stray byte has shifted
             raise InputError(f"byte {position}: expected a chunk, got {data[position:]!r}. {GET_AGAIN}")
         if _is_trailer(data, position):
@@ -207,9 +212,7 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
         name, size = struct.unpack_from(f"{order}4sI", data, position)
         if name in (b"RIFF", b"RF64", b"RIFX", b"FORM"):
             raise InputError(expected="one sound", got="another one after its end", advice="Split the file")
-        if not all(32 <= byte < 127 for byte in name):
-            if is_empty_data:
-                raise InputError(_no_size("data"))
+        if not _is_chunk_name(name):
             raise InputError(
                 f"byte {position}: expected the name of a chunk, got {name!r}: a size is wrong, or bytes were lost or "
                 f"added. {GET_AGAIN}"
@@ -219,10 +222,33 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
         size = sizes.get(name, size)
         _check_complete(position + 8 + size, len(data), f"chunk {name.decode()!r} declares")
         yield _Chunk(name, position + 8, size)
-        is_empty_data = name == b"data" and size == 0
+        empty_chunk = name.decode() if size <= _SAMPLES_CHUNKS.get(name, -1) else ""
         position += 8 + size
         if size % 2 and (data[position : position + 1] == b"\0" or position + 1 == len(data)):
             position += 1
+
+
+def _is_chunk_name(name: bytes) -> bool:
+    """Returns whether four bytes may be the name of a chunk: printable ASCII."""
+    return all(32 <= byte < 127 for byte in name)
+
+
+def _is_chunk_or_tag(data: bytes, position: int, order: str) -> bool:
+    """Returns whether a whole chunk, or tags of players, follow a chunk without samples; else these are its samples.
+
+    Zeros are samples, too: those of silence.
+
+    Args:
+        data: content of the file.
+        position: offset behind the chunk.
+        order: byte order of the sizes, `<` or `>`.
+    """
+    if len(data) - position < 8:
+        return False
+    name, size = struct.unpack_from(f"{order}4sI", data, position)
+    if not _is_chunk_name(name):
+        return bool(data[position:].strip(b"\0")) and _is_trailer(data, position)
+    return size <= len(data) - position - 8 or _is_trailer(data, position)
 
 
 def _is_trailer(data: bytes, position: int) -> bool:

@@ -256,6 +256,41 @@ def test_headers_that_were_never_finished():
     assert "expected 900 bytes, as the header declares" in problem_of(data[:4] + struct.pack("<I", 892) + data[8:])
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("riff", [None, 0, 36, 0xFFFFFFFF], ids=["whole", "zero", "header", "unknown"])
+def test_samples_behind_a_size_of_zero(order, riff):
+    """Silence was a sound of 0 samples, and samples that are printable were a chunk that is cut off."""
+    samples = [bytes(1), bytes(2), bytes(7), bytes(8), bytes(4000), bytes(400) + NOISE.tobytes(), b"\1\0"]
+    samples += [b"abc", b"abcd\xff\xff\xff\x7f" * 99, b" " * 400, NOISE.tobytes(), bytes(99) + b"TAG" + bytes(125)]
+    empty = wav(b"", order=order)
+    for content in samples:
+        size = len(empty) - 8 + len(content) if riff is None else riff
+        data = empty[:4] + struct.pack(f"{order}I", size) + empty[8:] + content
+        assert "chunk 'data': expected its size, got none" in problem_of(data), content[:8]
+
+
+def test_samples_of_aiff_behind_a_size_of_zero():
+    data = encoded(NOISE[:100], "AIFF")
+    place = data.index(b"SSND")
+    for size in (0, 8):
+        for samples in (bytes(200), NOISE[:100].tobytes(), bytes(8)):
+            changed = data[: place + 4] + struct.pack(">I", size) + bytes(8) + samples
+            changed = changed[:4] + bytes(4) + changed[8:]
+            assert "chunk 'SSND': expected its size, got none" in problem_of(changed)
+
+
+def test_chunks_and_tags_behind_an_empty_sound():
+    """Chunks and tags behind the samples of an empty sound are none of them, nor are zeros behind these."""
+    empty, v1 = wav(b""), b"TAG" + bytes(125)
+    info = chunk(b"LIST", b"INFOabcd")
+    id3 = b"ID3\4\0\0" + bytes([0, 0, 0, 20]) + bytes(20)
+    for tail in (b"", v1, info, info + bytes(64), info + v1, ape_tag(has_header=True), ape_tag(has_header=False), id3):
+        data = empty[:4] + struct.pack("<I", len(empty) - 8 + len(tail)) + empty[8:] + tail
+        assert read_sound(data).samples.shape == (0, 1), tail[:8]
+    cut_off = encoded(NOISE[:100], "WAV")[:60]
+    assert "chunk 'data' declares" in problem_of(cut_off)
+
+
 @pytest.mark.parametrize(
     "data, problem",
     [
