@@ -203,6 +203,10 @@ def _result(report: Report) -> str:
         ranges = list(map(str, report.lost))
         ranges_text = "+".join(ranges) if len(ranges) <= 8 else f"{'+'.join(ranges[:8])}+..."
         lost_text = f"{plural(report.num_lost, 'example')} lost: {ranges_text}"
+    if report.num_unread:
+        verb = "was" if report.num_unread == 1 else "were"
+        unread = f"{plural(report.num_unread, 'record')} over the limit {verb} not read and may be damaged"
+        lost_text = f"{lost_text}; {unread}" if report.num_lost else unread
     return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost_text}"
 
 

@@ -462,7 +462,7 @@ class Finding:
         record: number in the file of the first affected record; None if no record is affected.
         kind: a key of `REMEDIES`.
         message: the actual and the expected state.
-        lost: the lost examples; None if no example is lost.
+        lost: the lost examples; None if no example is lost, or if it is not known, for the kind `limit`.
     """
 
     file: str
@@ -540,6 +540,11 @@ class Report:
     def num_lost(self) -> int:
         """Number of lost examples."""
         return sum(map(len, self.lost))
+
+    @property
+    def num_unread(self) -> int:
+        """Number of places with records that are too large to be read, so that their examples may be lost or not."""
+        return sum(finding.kind == "limit" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as JSON values."""

@@ -275,6 +275,8 @@ class _Shard:
     def _damage_finding(self, damage: Damage) -> Finding:
         """Returns the finding of a damage, with the lost examples."""
         kind, message = damage.kind, damage.problem
+        if kind == "limit" and (contradiction := self._length_contradiction(damage)):
+            kind, message = "record", f"the record has {damage.length:,} bytes by its header, but {contradiction}"
         if self._num_examples is not None and damage.record >= self._num_examples:
             kind, message = "size", f"{self.facts.size - damage.offset} bytes follow the last record"
         elif damage.count is None and kind == "record":
@@ -289,6 +291,23 @@ class _Shard:
         stop = None if damage.count is None else damage.record + damage.count
         lost_examples = self._lost(damage.record, stop) if kind not in NOT_LOST else None
         return Finding(self._file_name, damage.offset, damage.record, kind, message, lost_examples)
+
+    def _length_contradiction(self, damage: Damage) -> str:
+        """Returns a clause about why a record over the limit is not the published one; '' if it can be.
+
+        The published index proves it. Without one, the sizes that the small files record may disprove it.
+        """
+        index, published = self.facts.index, self._published_value("index_crc32c")
+        if damage.indexed_length is not None and index is not None and published in (None, index.crc32c):
+            is_same = damage.indexed_length == damage.length
+            return "" if is_same else f"by the index {damage.indexed_length:,}"
+        file_bytes, split_bytes = self._published_value("file_bytes"), self.split.num_bytes
+        if file_bytes is not None:
+            is_same = file_bytes == self.facts.size
+            return "" if is_same else f"the file has {self.facts.size:,} bytes, published were {file_bytes:,}"
+        if split_bytes is not None and split_bytes < damage.length:
+            return f"split {self.split.name!r} has {split_bytes:,} bytes of records by {INFO_FILE}"
+        return ""
 
     def _content_finding(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""

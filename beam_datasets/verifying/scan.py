@@ -50,6 +50,8 @@ class Damage:
         kind: 'record', 'limit', 'cut', 'unreadable', 'example' or 'value'; see `Finding.kind`.
         problem: description of the first damage.
         key: the sort key of the first record in the index; None if the index has no keys.
+        length: of a record over the limit, in bytes, by its header; 0 for another kind.
+        indexed_length: the same by the index; None if it is not known.
     """
 
     offset: int
@@ -58,6 +60,8 @@ class Damage:
     kind: str
     problem: str
     key: bytes | None = None
+    length: int = 0
+    indexed_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +358,8 @@ class _Walk:
         self.is_undamaged = False
         stop, kind = self._end_of_damaged(error.offset, record)
         self._note(error.offset, record, None if stop is None else 1, kind, _without_advice(error.problem))
+        if kind == "limit" and stop is not None:
+            self._add_lengths(error.offset, record, stop - error.offset - OVERHEAD)
         self._progress((self._reader.size if stop is None else stop) - error.offset)
         if stop is not None:
             self._offset, self.num_records = stop, record + 1
@@ -376,11 +382,33 @@ class _Walk:
             if stop > size:
                 return None, "cut"
             return stop, "limit" if tfrecord.exceeds_limit(length) else "record"
-        if self._index is not None and self.mismatch is None and record < len(self._index):
-            start, stop = self._index.offsets[record : record + 2].tolist()
-            if start == offset and stop <= size:
-                return stop, "record"
-        return None, "record"
+        indexed_stop = self._indexed_stop(offset, record)
+        return (None if indexed_stop is None or indexed_stop > size else indexed_stop), "record"
+
+    def _indexed_stop(self, offset: int, record: int) -> int | None:
+        """Returns the offset of the byte after a record by the index; None if the index does not know the record.
+
+        Args:
+            offset: byte offset of the record in the shard.
+            record: number of the record in the shard.
+        """
+        if self._index is None or self.mismatch is not None or record >= len(self._index):
+            return None
+        start, stop = self._index.offsets[record : record + 2].tolist()
+        return int(stop) if start == offset else None
+
+    def _add_lengths(self, offset: int, record: int, length: int) -> None:
+        """Adds the lengths of a record over the limit to the last damage, if it is this record.
+
+        Args:
+            offset: byte offset of the record in the shard.
+            record: number of the record in the shard.
+            length: length of the record by its header, in bytes.
+        """
+        if self.damages[-1].record == record:
+            stop = self._indexed_stop(offset, record)
+            indexed_length = None if stop is None else stop - offset - OVERHEAD
+            self.damages[-1] = replace(self.damages[-1], length=length, indexed_length=indexed_length)
 
     def _note(self, offset: int, record: int, count: int | None, kind: str, problem: str) -> None:
         """Adds a damage, or joins it to the last one if they are adjacent or if there are too many.
@@ -397,7 +425,7 @@ class _Walk:
             if record < last.record + last.count:
                 return  # this record was added before
             is_full = len(self.damages) >= _MAX_DAMAGES
-            if is_full or (kind != "value" and last.record + last.count == record):
+            if is_full or (kind not in ("value", "limit") and last.record + last.count == record):
                 num_records = None if count is None else record + count - last.record
                 range_note = " (from here on all damaged records are reported as one range)" if is_full else ""
                 problem = last.problem.removesuffix(range_note) + range_note

@@ -281,6 +281,9 @@ def put_large_record(directory: Path, size: int, indexed: bool) -> Path:
         offsets = tfrecord.scan(data, path="").astype(np.uint64)
         offsets[1:] += np.uint64(size + tfrecord.OVERHEAD - first)
         Path(f"{shard}.index").write_bytes(Index(offsets).to_bytes())
+    info = json.loads((directory / "dataset_info.json").read_text())
+    info["splits"][0]["numBytes"] = str(int(info["splits"][0]["numBytes"]) + size + tfrecord.OVERHEAD - first)
+    (directory / "dataset_info.json").write_text(json.dumps(info))
     return shard
 
 

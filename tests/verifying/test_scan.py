@@ -19,6 +19,9 @@ from beam_datasets import features, storage
 from beam_datasets.features.compiler import compile_encoder
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
+from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.native import crc32c
+from beam_datasets.publishing.repair import repair
 from beam_datasets.verifying import examine, scan
 from tests.directories import contents
 from tests.published import build, restore
@@ -230,21 +233,89 @@ def test_a_hostile_record_takes_no_memory(copy: Path, monkeypatch: pytest.Monkey
         assert most <= 16 << 20
 
 
-def test_a_record_over_the_limit_is_not_called_lost(copy: Path, published: Path) -> None:
-    """A sparse file: whether its first record is good is not known before the limit is raised."""
-    path = corruptions.shards(copy)[0]
-    data, size = path.read_bytes(), 3 << 29
-    header = struct.pack("<Q", size)
+LARGE = 3 << 29  # bytes of a record over the limit
+
+
+def put_large_record(path: Path) -> None:
+    """Replaces the first record of a shard by a sparse one over the limit, whose length has the right checksum."""
+    data, header = path.read_bytes(), struct.pack("<Q", LARGE)
     with path.open("wb") as file:
         file.write(header + struct.pack("<I", tfrecord.masked_crc32c(header)))
-        file.truncate(size + tfrecord.OVERHEAD)
+        file.truncate(LARGE + tfrecord.OVERHEAD)
         file.seek(0, 2)
         file.write(data[tfrecord.OVERHEAD + tfrecord.LENGTH.unpack_from(data)[0] :])
-    [finding] = [each for each in examine(copy).report.findings if each.file == path.name]
+
+
+def publish_large_record(path: Path) -> None:
+    """Gives a shard a record over the limit, and its index and the manifest what a build of it would write."""
+    index = corruptions.index_of(path)
+    offsets = Index.from_bytes(index.read_bytes(), path="").offsets.astype(np.uint64)
+    size = path.stat().st_size
+    put_large_record(path)
+    num_added = path.stat().st_size - size
+    offsets[1:] += np.uint64(num_added)
+    index.write_bytes(Index(offsets).to_bytes())
+    manifest_path = path.with_name("manifest.json")
+    manifest = Manifest.from_text(manifest_path.read_bytes(), path="")
+    columns = manifest.splits["test"]
+    changed = dataclasses.replace(
+        columns,
+        num_bytes=[columns.num_bytes[0] + num_added, *columns.num_bytes[1:]],
+        file_bytes=[columns.file_bytes[0] + num_added, *columns.file_bytes[1:]],
+        index_crc32c=[crc32c(index.read_bytes()), *columns.index_crc32c[1:]],
+    )
+    manifest_path.write_text(dataclasses.replace(manifest, splits={**manifest.splits, "test": changed}).to_text())
+
+
+@pytest.mark.parametrize("missing", ["", "index", "manifest"])
+def test_a_record_over_the_limit_is_not_called_lost(copy: Path, missing: str) -> None:
+    """A sparse file: whether its first record is good is not known before the limit is raised."""
+    path = corruptions.shards(copy)[0]
+    publish_large_record(path)
+    if missing:
+        (corruptions.index_of(path) if missing == "index" else copy / "manifest.json").unlink()
+    report = examine(copy).report
+    [finding] = [each for each in report.findings if each.file == path.name]
     assert (finding.kind, finding.offset, finding.record, finding.lost) == ("limit", 0, 0, None)
-    assert f"BEAM_DATASETS_MAX_ELEMENTS={size} " in finding.message
-    status, said = command("verify", copy, "--repair", "--from", published)
-    assert (status, f"BEAM_DATASETS_MAX_ELEMENTS={size} " in said, "restore" in said) == (1, True, False)
+    assert f"BEAM_DATASETS_MAX_ELEMENTS={LARGE} " in finding.message
+    assert (report.num_unread, report.num_lost) == (1, 0)
+    status, output = command("verify", copy)
+    assert (status, "1 record over the limit was not read" in output, "no example is lost" in output) == (
+        1,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("missing", ["", "index", "index of another shard", "manifest", "index and manifest"])
+def test_a_length_over_the_limit_that_is_not_the_published_one(copy: Path, published: Path, missing: str) -> None:
+    """The record is lost, and restored, if the index or a published size proves it."""
+    path = corruptions.shards(copy)[0]
+    index = corruptions.index_of(path)
+    put_large_record(path)
+    if missing == "index of another shard":
+        index.write_bytes(corruptions.index_of(corruptions.shards(copy)[1]).read_bytes())
+    elif "index" in missing:
+        index.unlink()
+    if "manifest" in missing:
+        (copy / "manifest.json").unlink()
+    report = examine(copy).report
+    [finding] = [each for each in report.findings if each.file == path.name]
+    assert (finding.kind, finding.offset, finding.record) == ("record", 0, 0)
+    assert [str(lost) for lost in report.lost] == ["test[0:1]"]
+    if "manifest" not in missing:  # without which no checksum proves a repair
+        repair(copy, copy=published)
+        assert contents(copy) == contents(published)
+
+
+def test_a_file_that_is_too_short_for_a_length_over_the_limit(copy: Path) -> None:
+    path = corruptions.shards(copy)[0]
+    header = struct.pack("<Q", LARGE)
+    path.write_bytes(header + struct.pack("<I", tfrecord.masked_crc32c(header)) + bytes(48))
+    report = examine(copy).report
+    [finding] = [each for each in report.findings if each.file == path.name]
+    assert (finding.kind, finding.record, report.num_unread) == ("cut", 0, 0)
+    assert report.num_lost == examine(copy).expected.splits[0].num_examples[0]  # type: ignore[index]
 
 
 def test_a_value_that_needs_too_much_memory_is_a_finding(copy: Path) -> None:
