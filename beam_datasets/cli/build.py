@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import re
 import shlex
 import sys
@@ -363,9 +362,10 @@ def _note_if_published(args: Sequence[str], parser: argparse.ArgumentParser) -> 
         return ""
     if not catalog.list_versions(args[0], data_dir=data_dir):
         return ""
+    rest = f"{args[0]} --data_dir {shlex.quote(data_dir)}" if parsed.data_dir else args[0]
     return (
-        f". {args[0]} is published in {data_dir}: `beam-datasets info {args[0]}` prints it, and `beam-datasets append "
-        f"{args[0]} --from SOURCE` adds examples"
+        f". {args[0]} is published in {data_dir}: `beam-datasets info {rest}` prints it, and `beam-datasets append "
+        f"{rest} --from SOURCE` adds examples"
     )
 
 
@@ -378,25 +378,38 @@ def _with_dataset(args: Sequence[str]) -> Sequence[str]:
     except UsageError as error:
         if not args:
             return args  # prints help
-        if dataset := _dataset_after_options(args):
-            others = list(args)
-            others.remove(dataset)
-            raise UsageError(
-                f"the dataset comes first: `beam-datasets build {shlex.join([dataset, *others])}`"
-            ) from None
+        if position := _position_of_dataset(args):
+            ordered = shlex.join([args[position], *args[:position], *args[position + 1 :]])
+            raise UsageError(f"the dataset comes first: `beam-datasets build {ordered}`") from None
         hint = near_option(args, COMMAND.parser())
         raise UsageError(f"the dataset comes first: {COMMAND.usage}.{hint}\n{error}") from None
 
 
-def _dataset_after_options(args: Sequence[str]) -> str:
-    """Returns the argument that is the dataset, behind options; '' if none is.
+def _position_of_dataset(args: Sequence[str]) -> int | None:
+    """Returns the position of the argument that is the dataset, behind options; None if none is.
 
-    It is a known dataset or the file of a builder, else an argument that does not follow an option.
+    It is a known dataset or the file of a builder, else an argument that does not follow an option. The value of an
+    option, such as `jsonl` in `--name jsonl csv`, is none.
     """
-    known = {*catalog.registered(), *known_names()}
-    values = [(previous, arg) for previous, arg in itertools.pairwise(args) if not arg.startswith("-")]
-    datasets = [arg for _, arg in values if arg in known or re.search(r"\.py\b", arg)]
-    return next(iter(datasets or [arg for previous, arg in values if not previous.startswith("-")]), "")
+    names = {*catalog.registered(), *known_names()}
+    positions = [i for i in range(1, len(args)) if not args[i].startswith("-")]
+    datasets = [i for i in positions if args[i] in names or re.search(r"\.py\b", args[i])]
+    if known := [i for i in datasets if not _takes_value(args[i - 1], args[i])]:
+        return min(known, key=lambda i: args[i - 1].startswith("-"))  # better none after an option
+    flags = {name for name, action in COMMAND.parser()._option_string_actions.items() if action.nargs == 0}
+    before = with_underscores(args)
+    return next((i for i in positions if before[i - 1] in flags or not re.match(r"-[^=]*$", before[i - 1])), None)
+
+
+def _takes_value(option: str, dataset: str) -> bool:
+    """Returns whether an argument is an option of `build`, or of a dataset's builder, that needs a value."""
+    if not option.startswith("-"):
+        return False
+    parser = COMMAND.parser()
+    with contextlib.suppress(UsageError), importing_beam():
+        add_builder_options(parser, resolve(dataset).builder)
+    action = parser._option_string_actions.get(with_underscores([option])[0])
+    return action is not None and action.nargs is None
 
 
 def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> DatasetBuilder:

@@ -192,6 +192,19 @@ GUESSES = [
     ("reindex digits", "Use `beam-datasets verify digits --repair`"),
     ("build --config small csv --pattern a.csv", "`beam-datasets build csv --config small --pattern a.csv`"),
     ("build --config small digits", "the dataset comes first: `beam-datasets build digits --config small`"),
+    ("build --name jsonl csv --pattern a.csv", "`beam-datasets build csv --name jsonl --pattern a.csv`"),
+    ("build --pattern a.csv --name jsonl csv", "`beam-datasets build csv --pattern a.csv --name jsonl`"),
+    ("build --name csv --pattern 'a b.csv' csv", "`beam-datasets build csv --name csv --pattern 'a b.csv'`"),
+    ("build --config csv jsonl", "`beam-datasets build jsonl --config csv`"),
+    ("build --config csv digits", "`beam-datasets build digits --config csv`"),
+    ("build --data-dir csv jsonl --pattern a", "`beam-datasets build jsonl --data-dir csv --pattern a`"),
+    ("build --data_dir my/digits.py csv", "`beam-datasets build csv --data_dir my/digits.py`"),
+    ("build --pattern a.py csv", "`beam-datasets build csv --pattern a.py`"),
+    ("build --skip_bad csv --pattern a.csv", "`beam-datasets build csv --skip_bad --pattern a.csv`"),
+    ("build --overwrite digits", "`beam-datasets build digits --overwrite`"),
+    ("build --name=jsonl csv", "`beam-datasets build csv --name=jsonl`"),
+    ("build --yes --name=x mine", "`beam-datasets build mine --yes --name=x`"),
+    ("build --name jsonl --pattern a.jsonl", "the dataset comes first: NAME_OR_FILE"),
     ("build --version 2.0.0 my/digits.py:Digits", "`beam-datasets build my/digits.py:Digits --version 2.0.0`"),
     ("build --datasets=mnist,cifar10", "Use `beam-datasets build NAME` for each dataset"),
     ("build csv --pattern a.csv --extract_dir x", "Use `--download_dir x`"),
@@ -229,10 +242,18 @@ def test_an_error_says_what_to_type(capsys: pytest.CaptureFixture[str], guess: s
 def test_build_says_that_a_dataset_is_published_whose_builder_is_unknown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    write_dataset(tmp_path / "tits" / "1.0.0", {"train": [3]})
-    assert main(["build", "tits", "--data_dir", str(tmp_path)]) == 2
-    assert f"tits is published in {tmp_path}: `beam-datasets info tits`" in capsys.readouterr().err
-    assert main(["build", "tots", "--data_dir", str(tmp_path)]) == 2
+    data_dir = tmp_path / "my data"
+    write_dataset(data_dir / "tits" / "1.0.0", {"train": [3]})
+    assert main(["build", "tits", "--data_dir", str(data_dir)]) == 2
+    problem = capsys.readouterr().err
+    assert f"tits is published in {data_dir}: `beam-datasets info tits --data_dir '{data_dir}'`" in problem
+    info_command, append_command = re.findall("`beam-datasets ([^`]+)`", problem)[:2]
+    assert main(shlex.split(info_command)) == 0
+    assert "train" in capsys.readouterr().out
+    source = shlex.quote(str(data_dir / "tits" / "1.0.0"))
+    assert main([*shlex.split(append_command.replace("SOURCE", source)), "--on_duplicate", "skip_identical"]) == 0
+    assert "Nothing changes" in capsys.readouterr().out
+    assert main(["build", "tots", "--data_dir", str(data_dir)]) == 2
     assert "published" not in capsys.readouterr().err
 
 
