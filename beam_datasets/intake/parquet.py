@@ -79,7 +79,7 @@ class ParquetContent:
         try:
             self._file = _open_parquet(pq, self._stream)
             self.schema = self._file.schema_arrow
-            self.leaves = [field.name for field in self.schema for _ in range(_num_leaves(field.type))]
+            self.leaves = [field.name for field in self.schema for _ in _leaf_types(field.type)]
             metadata = self._file.metadata
             self.num_rows: int = metadata.num_rows
             self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
@@ -297,6 +297,7 @@ class ParquetContent:
             self._stream.watch(self._declared_chunks)
             file = _open_parquet(pq, self._stream, pre_buffer=False)
             for batch in file.iter_batches(_HEAD_ROWS, columns=[name]):
+                _check_indices(batch.column(name))
                 yield batch.column(name)
 
     def _batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
@@ -504,7 +505,9 @@ def _read_row_group(file: Any, group: int, names: Sequence[str], values_per_row:
 
 
 def _check_indices(column: pyarrow.Array) -> None:
-    """Checks that the indices of a dictionary column are those of values; pyarrow does not when it reads a page.
+    """Checks that the indices of dictionaries in a column are those of values; pyarrow does not when it reads a page.
+
+    Nothing else is checked, as `validate(full=True)` does: text that is not UTF-8 is an error of its row alone.
 
     Raises:
         ValueError: an index is too large or negative.
@@ -512,13 +515,32 @@ def _check_indices(column: pyarrow.Array) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        bounds, size = pc.min_max(column.indices).as_py(), len(column.dictionary)
+    pending = [column]
+    while pending:
+        array = pending.pop()
+        if not any(map(pa.types.is_dictionary, _leaf_types(array.type))):
+            continue
+        if not pa.types.is_dictionary(array.type):
+            pending += _children(array)
+            continue
+        bounds, size = pc.min_max(array.indices).as_py(), len(array.dictionary)
         for index in (bounds["min"], bounds["max"]):
             if index is not None and not 0 <= index < size:
                 raise ValueError(f"the index {index} of a dictionary that has {size} values")
-    elif "dictionary<" in str(column.type):
-        column.validate(full=True)
+
+
+def _children(array: Any) -> list[pyarrow.Array]:
+    """Returns the arrays of the values in a nested array, without those outside of its slice."""
+    import pyarrow as pa
+
+    if isinstance(array.type, pa.BaseExtensionType):
+        return [array.storage]
+    if pa.types.is_struct(array.type):
+        return [array.field(index) for index in range(array.type.num_fields)]
+    if pa.types.is_map(array.type):  # which has no `flatten`
+        first, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        return [each.slice(first, end - first) for each in (array.keys, array.items)]
+    return [array.flatten()]
 
 
 def _footer_of(stream: BinaryIO | PageLimitedStream) -> bytes:
@@ -561,15 +583,17 @@ def _cast(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordB
     return batch
 
 
-def _num_leaves(kind: pyarrow.DataType) -> int:
-    """Returns the number of columns of values that Parquet has for an Arrow type: 2 for struct<a: int8, b: list<int8>>.
+def _leaf_types(kind: pyarrow.DataType) -> Iterator[pyarrow.DataType]:
+    """Yields the types inside an Arrow type that are not nested: twice int8 for struct<a: int8, b: list<int8>>.
+
+    Parquet has a column of values for each.
 
     Raises:
         UnicodeDecodeError: the name of a field is not UTF-8.
     """
     import pyarrow as pa
 
-    count, pending = 0, [kind]
+    pending = [kind]
     while pending:
         each = pending.pop()
         if isinstance(each, pa.BaseExtensionType):
@@ -578,8 +602,7 @@ def _num_leaves(kind: pyarrow.DataType) -> int:
             fields = [each.field(i) for i in range(each.num_fields)]
             pending += [field.type for field in fields if isinstance(field.name, str)]
         else:
-            count += 1
-    return count
+            yield each
 
 
 def _wide_integers(stream: BinaryIO, error: Exception) -> list[str]:
