@@ -22,8 +22,10 @@ from types import FrameType
 
 from beam_datasets.errors import without_passwords
 from beam_datasets.frames import is_beam
+from beam_datasets.publishing.runs import LAST_LINES_SUFFIXES
 
 MAX_LOG_BYTES = 16 << 20  # of the first lines of the log
+MAX_LAST_BYTES = 4 << 20  # of each of the two files of later lines, while the run is active
 NUM_LAST_LINES = 200  # that a longer log has after its first lines
 SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
 SHOWN_PER_SECOND = 20  # lines per second that are shown after that
@@ -33,6 +35,52 @@ _POLL_MILLISECONDS = 200
 _MAX_LINE = 1 << 14  # bytes; a longer line is cut
 # Modules that write for their callers.
 _TOOLS = tuple(f"{os.sep}{name}" for name in (f"logging{os.sep}__init__.py", "traceback.py", "warnings.py"))
+
+
+class _LastLines:
+    """The last lines of a long log, in two files of which the older one is replaced if the other one is full.
+
+    They are in files and not in memory so that they survive the launcher, which may be killed.
+
+    Args:
+        log: path of the log, whose name with a suffix is that of each file.
+
+    Attributes:
+        path: path of the file that is written.
+        num_lines: number of lines that were added.
+    """
+
+    def __init__(self, log: str) -> None:
+        self.path, self._full_path = (log + suffix for suffix in LAST_LINES_SUFFIXES)
+        self.num_lines = self._num_bytes = 0
+        self._file: io.BufferedWriter | None = None
+
+    def add(self, line: bytes) -> None:
+        """Adds a line to the file; raises OSError if it cannot be written."""
+        if self._file is not None and self._num_bytes + len(line) > MAX_LAST_BYTES:
+            self._file.close()
+            self._file = None
+            os.replace(self.path, self._full_path)
+        if self._file is None:
+            self._file = open(self.path, "wb")  # noqa: SIM115
+            self._num_bytes = 0
+        self._file.write(line)
+        self._file.flush()
+        self.num_lines += 1
+        self._num_bytes += len(line)
+
+    def take(self) -> list[bytes]:
+        """Returns the last NUM_LAST_LINES lines, and removes the files."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # flushed output is in the file
+                self._file.close()
+        lines: deque[bytes] = deque(maxlen=NUM_LAST_LINES)
+        for path in (self._full_path, self.path):
+            with contextlib.suppress(FileNotFoundError):
+                with open(path, "rb") as file:
+                    lines.extend(file)
+                os.remove(path)
+        return list(lines)
 
 
 class OutputReader:
@@ -53,8 +101,8 @@ class OutputReader:
         self._kept_end, self.kept = os.pipe()
         self._file: io.BufferedWriter | None = None
         self._log_problem = ""  # why the log lacks lines
-        self._num_bytes = self._num_author_lines = self._num_hidden = self._num_left_out = 0
-        self._last_lines: deque[bytes] = deque(maxlen=NUM_LAST_LINES)  # after the first MAX_LOG_BYTES
+        self._num_bytes = self._num_author_lines = self._num_hidden = self._num_first_bytes = 0
+        self._last_lines = _LastLines(log)  # after the first MAX_LOG_BYTES
         self._allowance, self._allowed_at = float(SHOWN_AT_ONCE), time.monotonic()
         self._thread: threading.Thread | None = None
         self._is_closing = threading.Event()
@@ -94,8 +142,9 @@ class OutputReader:
             self._thread.join()
         if self._num_hidden:
             self._print(f"{self._num_hidden:,} more lines of workers are not shown")
-        if self._file is not None:
+        if self._last_lines.num_lines:
             self._write_last_lines()
+        if self._file is not None:
             try:
                 self._file.close()
             except OSError as error:  # flushed output is in the file
@@ -157,23 +206,36 @@ class OutputReader:
             print(text, file=sys.stderr, flush=True)
 
     def _log_line(self, line: bytes) -> None:
-        """Writes a line to the log file, or after MAX_LOG_BYTES keeps it in memory as one of the last lines."""
+        """Writes a line to the log file, or after MAX_LOG_BYTES to the file of the last lines, which the log names."""
         self._num_bytes += len(line)
         if self._num_bytes <= MAX_LOG_BYTES:
             self._write_log(line)
             return
-        if len(self._last_lines) == self._last_lines.maxlen:
-            self._num_left_out += 1
-        self._last_lines.append(line)
+        if not self._last_lines.num_lines and self._file is not None:
+            self._num_first_bytes = self._file.tell()
+            self._write_log(b"... the next lines are in %s ...\n" % os.fsencode(self._last_lines.path))
+        if not self._log_problem:
+            try:
+                self._last_lines.add(line)
+            except OSError as error:
+                self._log_problem = f"{self._last_lines.path}: {error.strerror or error}"
 
     def _write_last_lines(self) -> None:
-        """Writes the last lines of a long log, after the number of lines that are left out before them."""
-        if self._num_left_out:
-            self._write_log(b"... %d lines are left out here ...\n" % self._num_left_out)
-        for line in self._last_lines:
-            self._write_log(line)
-        if self._num_left_out:
-            self._log_problem = self._log_problem or f"{self._num_left_out:,} lines in its middle are left out"
+        """Moves the last lines of a long log into it, after the number of lines that are left out before them."""
+        problem, self._log_problem = self._log_problem, ""  # the files that are removed may have filled the disk
+        try:
+            lines = self._last_lines.take()
+            if self._file is not None:
+                self._file.truncate(self._num_first_bytes)  # without the line that names these files
+        except OSError as error:
+            self._log_problem = problem or f"{self._log}: {error.strerror or error}"
+            return
+        num_left_out = self._last_lines.num_lines - len(lines)
+        if num_left_out:
+            lines.insert(0, b"... %d lines are left out here ...\n" % num_left_out)
+            problem = problem or f"{num_left_out:,} lines in its middle are left out"
+        self._write_log(b"".join(lines))
+        self._log_problem = problem or self._log_problem
 
     def _write_log(self, data: bytes) -> None:
         """Writes lines to the log file; an error does not end the run, and `close` shows it."""

@@ -133,7 +133,7 @@ def staging(run: Run) -> Iterator[None]:
             if run.marker == INFO_FILE:
                 _keep_log(run, storage.join(run.target, runs.WORKERS_FILE))
         finally:
-            storage.remove(run.worker_log)
+            run.remove_worker_log()
 
 
 def _keep_log(run: Run, path: str) -> str:

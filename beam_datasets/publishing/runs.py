@@ -23,6 +23,8 @@ LOG_PREFIX = "incomplete.log."
 """Prefix of the names of files with the output of the workers of a failed run."""
 WORKERS_FILE = "workers.log"
 """Name of the file, in the directory of a version, with the output of the workers that built it."""
+LAST_LINES_SUFFIXES = (".last", ".last.1")
+"""Suffixes of the names of the files with the last lines of a long `Run.worker_log`, the later lines first."""
 RUNS_PREFIX = "incomplete.runs."
 """The prefix of the names of directories with the records of runs; TFDS and `catalog` skip `incomplete.*`."""
 EXPORT_FILE = "_export.json"
@@ -92,6 +94,11 @@ class Run:
     def worker_log(self) -> str:
         """Path in the directory for temporary files: output of local worker processes while the run is active."""
         return storage.join(tempfile.gettempdir(), f"beam_datasets-workers-{self.job}.log")
+
+    def remove_worker_log(self) -> None:
+        """Removes the output of local worker processes in the directory for temporary files."""
+        for suffix in ("", *LAST_LINES_SUFFIXES):
+            storage.remove(self.worker_log + suffix)
 
     @property
     def kept_log(self) -> str:

@@ -316,7 +316,7 @@ def finish(target: str) -> bool:
                 ),
             ) from None
     if reservation.run.owner.is_dead:
-        storage.remove(reservation.run.worker_log)
+        reservation.run.remove_worker_log()
         if reservation.run.spill_dir:
             storage.remove_tree(reservation.run.spill_dir)
     return True
@@ -359,7 +359,7 @@ def discard(run: Run, *, by: str) -> bool:
     """
     if abandon(run.target, run.job, by=by).kind == PUBLISH:
         return False
-    storage.remove(run.worker_log)
+    run.remove_worker_log()
     if run.spill_dir is None or not has_units(run.spill_dir):
         for directory in filter(None, (run.spill_dir, run.staging_dir)):
             storage.remove_tree(directory)

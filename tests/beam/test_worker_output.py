@@ -121,6 +121,29 @@ def test_a_long_log_has_its_first_and_its_last_lines(tmp_path, capsys, monkeypat
     assert kept == [f"worker 1: {line}" for line in expected]
 
 
+@pytest.mark.parametrize("num_lines", [2, 3, 5, 40, 1000])
+def test_the_last_lines_are_on_the_disk_at_any_time(tmp_path, monkeypatch, num_lines):
+    """The launcher may be killed, as when memory is short; its log then has the first and the last lines."""
+    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
+    monkeypatch.setattr(worker_output, "MAX_LAST_BYTES", 50)
+    monkeypatch.setattr(worker_output, "NUM_LAST_LINES", 3)
+    log, latest, earlier = (tmp_path / f"log{suffix}" for suffix in ("", ".last", ".last.1"))
+    reader = OutputReader(str(log))
+    lines = [f"worker 1: {number}\n" for number in range(num_lines)]
+    reader._handle([line.encode().rstrip() for line in [*lines, "worker 1: the last one"]], is_shown=True)
+    texts = [line for path in (earlier, latest) if path.exists() for line in path.read_text().splitlines(keepends=True)]
+    expected = [*lines, "worker 1: the last one\n"]
+    assert log.read_text() == f"{lines[0]}{lines[1]}... the next lines are in {latest} ...\n"
+    assert texts == expected[-len(texts) :]
+    assert len(texts) >= min(3, num_lines - 1)
+    assert {path.stat().st_size <= 50 for path in (latest, earlier) if path.exists()} == {True}
+    reader.close()
+    assert sorted(os.listdir(tmp_path)) == ["log"]
+    num_left_out = max(num_lines + 1 - 2 - 3, 0)
+    note = [f"... {num_left_out} lines are left out here ...\n"] * (num_left_out > 0)
+    assert log.read_text().splitlines(keepends=True) == [*lines[:2], *note, *expected[2 + num_left_out :]]
+
+
 def test_a_log_that_is_only_a_little_too_long_is_complete(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
     read_all(OutputReader(str(tmp_path / "log")), "one\n", "two\n", "three\n")

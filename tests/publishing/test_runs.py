@@ -127,7 +127,8 @@ def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
     gone = dataclasses.replace(killed(owned(announced(data_dir), runner=runner), dead), spill_dir=spill)
     phases.reserve(gone)
     staged(gone)
-    Path(gone.worker_log).write_text("of its worker processes")
+    for suffix in ("", ".last", ".last.1"):
+        Path(gone.worker_log + suffix).write_text("of its worker processes")
     assert sorted(path.name for path in tmp_path.glob("*/*")) == ["owner.json"]
     run = announced(data_dir)
     phases.reserve(run)
@@ -219,7 +220,8 @@ def test_finishing_a_dead_run_removes_what_it_left_on_this_machine(
     spill = str(tmp_path / "incomplete.0_1.0.0.spill")
     gone = dataclasses.replace(killed(announced(data_dir), dead), spill_dir=spill)
     phases.reserve(gone)
-    Path(gone.worker_log).write_text("of its worker processes")
+    for suffix in ("", ".last", ".last.1"):
+        Path(gone.worker_log + suffix).write_text("of its worker processes")
     phases.decide(gone, *staged(gone))
     assert store_commit.finish(gone.target)
     assert not list(tmp_path.iterdir())
