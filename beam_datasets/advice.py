@@ -9,6 +9,7 @@ import itertools
 import linecache
 import re
 import shlex
+import string
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -120,10 +121,20 @@ def instead_of(receiver: str, name: str) -> str:
     if row is None:
         return ""
     call = _written_call(name)
-    keywords = [{"keyword": repr(name), "keyword_value": text} for name, text in call.keywords.items()]
-    fields = {"name": name, **(keywords or [{}])[0], **dict(zip(row.fields, call.positional)), **call.keywords}
+    fields = {**dict(zip(row.fields, call.positional)), **call.keywords, **_keyword_fields(call.keywords)}
+    if "name" not in row.fields or "name" not in fields:
+        fields["name"] = name
     fields |= {field: call.keywords[name] for name, field in zip(row.parameters, row.fields) if name in call.keywords}
     return _sentence(row, {receiver: call.receiver or receiver, **fields})
+
+
+def _keyword_fields(keywords: Mapping[str, str]) -> dict[str, str]:
+    """Returns the fields `keyword_items` and `keyword_names` of keywords `x=f`: "'x': f(e['x'])" and "{f: 'x'}"."""
+    if not keywords:
+        return {}
+    items = (f"{name!r}: {_parenthesized(text)}(e[{name!r}])" for name, text in keywords.items())
+    names = (f"{text}: {name!r}" for name, text in keywords.items())
+    return {"keyword_items": ", ".join(items), "keyword_names": f"{{{', '.join(names)}}}"}
 
 
 def instead_of_command(name: str, args: Sequence[str]) -> str:
@@ -449,17 +460,76 @@ def _sentence(row: Row, fields: Mapping[str, str]) -> str:
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")
     for number, fragment in enumerate(parts):  # shell commands take only strings, quoted for the shell
-        available = words if fragment.startswith(("beam-datasets ", "--", "NAME")) else fields
-        parts[number] = fragment.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
+        is_shell = fragment.startswith(("beam-datasets ", "--", "NAME"))
+        available = _Fields((name, _ArgumentText(text)) for name, text in (words if is_shell else fields).items())
+        is_code = number % 2 and not is_shell
+        parts[number] = _insert_in_code(fragment, available) if is_code else fragment.format_map(available)
     sentence = "`".join(parts)
     return f"Leave it out: {sentence.removeprefix(_NOTHING)}." if sentence.startswith(_NOTHING) else f"Use {sentence}."
+
+
+def _insert_in_code(fragment: str, fields: _Fields) -> str:
+    """Returns a code fragment with its fields replaced, in parentheses where Python needs them.
+
+    A list of names as the key of an example, such as `e[{column}]`, becomes a tuple of values, and a lambda is called.
+    A list as a key of a dict is left out.
+    """
+    pieces = list(string.Formatter().parse(fragment))
+    following = [*(literal for literal, *_ in pieces[1:]), ""]
+    for (literal, name, *_), after in zip(pieces, following):
+        is_key = after.startswith(":") and re.search(r"(^|[{,] )$", literal)
+        if name and is_key and isinstance(_expression(fields[name]), _UNHASHABLE):
+            fields = _Fields({other: text for other, text in fields.items() if other != name})
+    code = closing = ""
+    for (literal, name, default, _), after in zip(pieces, following):
+        code += literal.removeprefix(closing)
+        closing = ""
+        if name is None:
+            continue
+        text = format(fields[name], (default or "").format_map(fields))
+        if code.endswith("e[") and after.startswith("]") and (value := _value_of(text)):
+            code, closing = code.removesuffix("e[") + value, "]"
+        else:
+            is_argument = _BEFORE_ARGUMENT.search(code) and _AFTER_ARGUMENT.match(after)
+            code += text if is_argument else _parenthesized(text)
+    return code
+
+
+_BEFORE_ARGUMENT = re.compile(r"(^|[(\[{,:]|[^=]=) *$")
+_AFTER_ARGUMENT = re.compile(r" *($|[)\]},])")
+_UNHASHABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_NEEDS_PARENTHESES = (ast.Lambda, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Await)
+
+
+def _expression(text: str) -> ast.expr | None:
+    """Returns the syntax tree of an expression; None for other text, such as 20%."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _parenthesized(text: str) -> str:
+    """Returns the source of an expression, in parentheses if it cannot be called or indexed without them."""
+    return f"({text})" if isinstance(_expression(text), _NEEDS_PARENTHESES) else text
+
+
+def _value_of(text: str) -> str:
+    """Returns code for the value of an example `e` under a list of names, or of a lambda; '' for one name."""
+    node = _expression(text)
+    if isinstance(node, ast.Lambda):
+        return f"({text})(e)"
+    if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
+        values = ", ".join(f"e[{ast.unparse(name)}]" for name in node.elts)
+        return f"({values})" if len(node.elts) > 1 else values
+    return ""
 
 
 def _string_literal(text: str) -> str | None:
     """Evaluates the source text of a string literal; returns None for any other expression."""
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):
         return None
     return value if isinstance(value, str) else None
 

@@ -6,9 +6,9 @@ pandas. Only names that do not exist here are in the tables. The text of a row c
 A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
 ` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
 name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are the caller's names of the object,
-`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one,
-`{keyword}` and `{keyword_value}` are the name and the value of the first keyword. A default such as `{p:20%}` shows a number
-such as 0.1 as 10%.
+`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one.
+Of keywords such as `x=f`, `{keyword_items}` is `'x': f(e['x'])`, and `{keyword_names}` is `{f: 'x'}`. A default such as
+`{p:20%}` shows a number such as 0.1 as 10%.
 
 `COMMANDS`, `OPTIONS` and `FORMATS` are for command lines. In a text, `{args}` are the arguments of the foreign command,
 `{name}` is the first of them that is no option and no file of data, `{second}` the one after it, `{file}` the first file.
@@ -90,7 +90,7 @@ DATASET: Mapping[str, str] = {
         "`bd.load(..., split=['train[{test_size:20%}:]', 'train[:{test_size:20%}]'])`, or `'train[100:]'` and `'train[:100]'` "
         "for a number of examples: slices are random samples"
     ),
-    "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards=8)`, which writes other shards",
+    "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards={num_shards:8})`, which writes other shards",
     "iter(batch_size) | with_batch_size(batch_size) | iter_chunks(size) | chunks(size) | chunked(n) | in_batches(size)"
     " | batch_read(batch_size)": "`{ds}.batch({batch_size:32})`",
     "set_epoch(epoch)": "`{ds}.iterate(epoch={epoch:0})`; `{ds}.as_torch()` has set_epoch()",
@@ -131,7 +131,8 @@ DATASET: Mapping[str, str] = {
     "get_label_names | get_labels | get_classes | id2label | label2id": "`{ds}.features['label'].names`; a ClassLabel also has `int2str` and `str2int`",
     "len": "`len({ds})`",
     "help | doc": "`help({ds})`, or docs/reference/api.md",
-    "pad_sequences(maxlen) | pad_batch(batch_size) | pad_and_batch(batch_size)": "`{ds}.padded_batch(32)`, or `{ds}.batch(32, pad_length=128)`",
+    "pad_sequences(maxlen)": "`{ds}.batch(32, pad_length={maxlen:128})`",
+    "pad_batch(batch_size) | pad_and_batch(batch_size)": "`{ds}.padded_batch({batch_size:32})`, or `{ds}.batch({batch_size:32}, pad_length=128)`",
     "dynamic_batch | bucket_batch | token_batch(tokens) | batch_by_tokens(tokens) | batch_by_size(tokens) | group_by_length | dynamic_batching": (
         "`{ds}.batch_by_length([128, 512], [32, 16, 8], length='tokens')`, or `{ds}.pack({tokens:512}, ['tokens'])`"
     ),
@@ -139,7 +140,7 @@ DATASET: Mapping[str, str] = {
     "chunk_tokens(length) | split_long(length)": "`{ds}.chunk({length:512}, ['tokens'])`",
     "decode_images | decode_image | load_images": "`{ds}` as it is: images are decoded arrays",
     "encode_labels | label_encode": "`bd.features.ClassLabel` in the builder; a label that is read is an integer",
-    "threads(count) | with_num_threads(count) | multithread(count)": "`{ds}.parallel(threads={count:4})`",
+    "threads(count) | with_num_threads(count) | multithread(count) | with_threads(count) | with_workers(count)": "`{ds}.parallel(threads={count:4})`",
     "multiprocess(count) | multiprocessing(count) | with_processes(count) | num_proc": "`{ds}.parallel(processes={count:4})`",
     "publish | materialise(path)": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice",
     "is_empty | empty": "`len({ds}) == 0`",
@@ -220,7 +221,7 @@ DATASET: Mapping[str, str] = {
     "from_parquet(path_or_paths)": _FILES
     + " parquet --name NAME --pattern {path_or_paths:'*.parquet'} --data_dir DIR`",
     "from_text(path_or_paths) | list_files(file_pattern)": _FILES
-    + " text_lines --name NAME --pattern '*.txt' --data_dir DIR`",
+    + " text_lines --name NAME --pattern {path_or_paths:'*.txt'} --data_dir DIR`",
     "from_generator(generator) | from_list(mapping) | from_dict(mapping) | from_tensor_slices(tensors) | from_tensors"
     " | from_pandas(df) | from_polars(df) | from_spark(df) | from_sql(sql) | from_file | from_buffer | range | random"
     " | counter | source(source)": _BUILDER,
@@ -247,7 +248,7 @@ DATASET: Mapping[str, str] = {
         "`{ds}` as it is: files are interleaved; `bd.ReadConfig(interleave_cycle_length=16)` changes how"
     ),
     "options | with_options": "`bd.ReadConfig(...)` of `bd.load(..., read_config=...)`",
-    "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device | with_prefetch(n) | with_workers(n) | with_threads(n)": (
+    "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device | with_prefetch(n)": (
         "`{ds}.parallel(threads=4)`; `{ds}.parallel(processes=4)` for functions in Python, in a script that begins under "
         "if __name__ == '__main__'; remote files are read ahead as it is"
     ),
@@ -374,8 +375,8 @@ DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------------------------------ WebDataset
     "to_tuple(x, y)": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e[{x:'image'}], e[{y:'label'}]))`",
     "map_tuple(x, y)": "`bd.load(..., as_supervised=True)`, then `{ds}.map(lambda pair: ({x:f}(pair[0]), {y:g}(pair[1])))`",
-    "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, {keyword:'image'}: {keyword_value:function}(e[{keyword:'image'}])}})`",
-    "rename_keys": "`{ds}.map(lambda e: {{{keyword:'x'}: e[{keyword_value:'image'}]}})`",
+    "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, {keyword_items:'image': function(e['image'])}}})`",
+    "rename_keys": "`{ds}.map(lambda e: {{({keyword_names:names}).get(name, name): e[name] for name in e}})`",
     "extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
     "with_epoch(nsamples, nbatches)": "`{ds}.repeat().take({nsamples:{nbatches:1000}})`",
     "with_length(n)": "`len({ds})`, which is known",
@@ -635,7 +636,7 @@ PACKAGE: Mapping[str, str] = {
     "download_config": "the download manager that `_split_generators` gets; `from beam_datasets.downloads import DownloadManager`",
     "benchmark(ds)": "`sum(1 for _ in {ds})` and a clock",
     "data_source(name)": "`bd.load({name}, split='train')`, which has `len` and `ds[i]`",
-    "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root DIR --data_dir DIR`",
+    "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root {root_dir:DIR} --data_dir DIR`",
     "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern 'DIR/*.txt' --data_dir DIR`",
     # ------------------------------------------------------------------------------------------- Hugging Face datasets
     "load_dataset(path) | get_dataset(mixture_or_task_name)": (

@@ -533,7 +533,7 @@ GUESSES = [
     ("ds.sort('id', reverse=True)", "sorted(ds, key=lambda e: e['id'])", ...),
     ("ds.shuffle(seed=42, generator=None)", "ds.shuffle(seed=42)", ...),
     ("ds.map_dict(id=f)", "ds.map(lambda e: {**e, 'id': f(e['id'])})", ...),
-    ("ds.rename_keys(image='jpg')", "ds.map(lambda e: {'image': e['jpg']})", ...),
+    ("ds.rename_keys(image='jpg')", "({'jpg': 'image'}).get(name, name): e[name] for name in e}", ...),
     ("ds.to_tuple('id', 'text')", "ds.map(lambda e: (e['id'], e['text']))", ...),
     ("ds.to_tf_dataset(batch_size=2)", "ds.batch(2).as_tf_dataset()", ...),
     ("bd.DataLoader(ds, batch_size=4)", "DataLoader(ds.as_torch(), batch_size=4)", ...),
