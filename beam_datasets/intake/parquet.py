@@ -13,6 +13,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,9 @@ from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
-from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks, is_footer
 from beam_datasets.intake.parquet_pages import PageLimitedStream
-from beam_datasets.intake.parquet_rows import UnknownLevelsError, longest_row, num_values_of_pages
+from beam_datasets.intake.parquet_rows import UnknownLevelsError, has_pages, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 from beam_datasets.limits import MAX_LIST, check_num_elements
@@ -40,7 +41,9 @@ MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
 _VALUE_BYTES = 8  # of a value in memory, about
 _ENCRYPTED_MAGIC = b"PARE"
-_END_AND_START = 2 * PARQUET_PREFIX  # the last bytes of a file, and the first of a file that is appended to it
+_MIN_SIZE = len(PARQUET_PREFIX) + 8  # bytes of a file that are neither pages nor a footer
+_END_AND_START = re.compile(b"(?:%b|%b)%b" % (PARQUET_PREFIX, _ENCRYPTED_MAGIC, PARQUET_PREFIX))
+"""The last bytes of a file, and the first of a file that is appended to it."""
 _SEARCH_BLOCK = 1 << 20
 _DAMAGED = "The file is damaged; write it again"
 
@@ -147,23 +150,27 @@ class ParquetContent:
         """Raises InputError if another Parquet file precedes this one; pyarrow reads only one of the two.
 
         Then the end of one and the start of the other lie between the pages and the last footer, where a file has page
-        indexes and Bloom filters at most.
+        indexes and Bloom filters at most. These may contain the same bytes, so the file before must have a footer, and
+        the pages of the last file must be behind it.
         """
-        ends = [chunk.start + chunk.stored_size for columns in row_groups for chunk in columns]
-        offset = max(ends, default=0)
-        self._stream.seek(offset)
-        overlap = b""
-        while block := self._stream.read(_SEARCH_BLOCK):
-            if (index := (overlap + block).find(_END_AND_START)) >= 0:
+        chunks = [chunk for columns in row_groups for chunk in columns]
+        readable = [chunk for chunk in chunks if chunk.num_values > 0 and not chunk.is_encrypted][:1]
+        pages_end = max((chunk.start + chunk.stored_size for chunk in chunks), default=0)
+        footer_start = self._stream.seek(0, 2) - 8 - len(_footer_of(self._stream))
+        for offset in _offsets_of_joints(self._stream, pages_end, footer_start):
+            moved = [replace(chunk, start=offset + chunk.start) for chunk in readable]
+            if (
+                offset + pages_end <= footer_start
+                and _has_footer_before(self._stream, offset)
+                and all(has_pages(self._stream, chunk) for chunk in moved)
+            ):
                 raise InputError(
                     expected="one Parquet file",
                     got="several that were joined",
                     advice="Join them with the library that wrote them, or give the original files",
                     path=self.path,
-                    offset=offset - len(overlap) + index + len(PARQUET_PREFIX),
+                    offset=offset,
                 )
-            offset += len(block)
-            overlap = block[1 - len(_END_AND_START) :]
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
         """Raises InputError if a column has fewer or more values than its row groups have rows.
@@ -550,6 +557,43 @@ def _footer_of(stream: BinaryIO | PageLimitedStream) -> bytes:
     stream.seek(-8 - size, 2)
     footer: bytes = stream.read(size)
     return footer
+
+
+def _offsets_of_joints(stream: PageLimitedStream, start: int, end: int) -> Iterator[int]:
+    """Yields the offsets where one file may end and another one begin, by their first and last bytes.
+
+    Args:
+        stream: the joined file.
+        start: offset to search from.
+        end: offset behind the last byte to search.
+    """
+    overlap = b""
+    while start < end:
+        stream.seek(start)
+        block = overlap + stream.read(min(_SEARCH_BLOCK, end - start))
+        if len(block) == len(overlap):
+            return
+        for match in _END_AND_START.finditer(block):
+            yield start - len(overlap) + match.end() - len(PARQUET_PREFIX)
+        start += len(block) - len(overlap)
+        overlap = block[1 - 2 * len(PARQUET_PREFIX) :]
+
+
+def _has_footer_before(stream: PageLimitedStream, end: int) -> bool:
+    """Returns whether bytes from the start of a stream to an offset end with the footer of a Parquet file.
+
+    Args:
+        stream: the bytes.
+        end: offset behind the last four bytes of the footer, which are magic bytes.
+    """
+    if end < _MIN_SIZE:
+        return False
+    stream.seek(end - 8)
+    [size] = struct.unpack("<I", stream.read(4))
+    if not 0 < size <= end - _MIN_SIZE:
+        return False
+    stream.seek(end - 8 - size)
+    return is_footer(stream.read(size))
 
 
 def _without_arrow_types(stream: BinaryIO | PageLimitedStream) -> pyarrow.parquet.ParquetFile:

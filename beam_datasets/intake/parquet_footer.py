@@ -15,6 +15,8 @@ from typing import Any
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
 _NUM_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _NUM_BYTES_IN_LIST = {**_NUM_BYTES, _TRUE: 1, _FALSE: 1}
+_REQUIRED_FIELDS = {(1, _I32), (2, _LIST), (3, _I64), (4, _LIST)}  # FileMetaData: version, schema, num_rows, row_groups
+_REQUIRED_CRYPTO_FIELDS = {(1, _STRUCT)}  # FileCryptoMetaData.encryption_algorithm
 MAX_DEPTH = 32  # of structs and lists; the format has fewer
 
 
@@ -85,6 +87,19 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
     except (IndexError, KeyError) as error:
         raise reader.damage() from error
     return groups
+
+
+def is_footer(data: bytes) -> bool:
+    """Returns whether bytes may be a serialized FileMetaData, or the FileCryptoMetaData before an encrypted one."""
+    reader = _Reader(data)
+    fields: set[tuple[int, int]] = set()
+    try:
+        for field, kind in reader.fields():
+            fields.add((field, kind))
+            reader.skip(kind)
+    except (IndexError, KeyError, ValueError):
+        return False
+    return fields >= _REQUIRED_FIELDS or fields >= _REQUIRED_CRYPTO_FIELDS
 
 
 def _row_group(reader: _Reader) -> list[ColumnChunk]:

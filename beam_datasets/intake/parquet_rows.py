@@ -22,6 +22,8 @@ from beam_datasets.intake.parquet_footer import ColumnChunk, PageHeader, page_he
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from beam_datasets.intake.parquet_pages import PageLimitedStream
+
 
 _MAX_HEADER = 1 << 24  # bytes of the header of a page, which may contain statistics
 _HEADER_BYTES = 1 << 9  # bytes that usually are enough
@@ -45,6 +47,15 @@ def num_values_of_pages(stream: BinaryIO, chunk: ColumnChunk) -> int:
     """
     with _unknown_levels():
         return sum(header.num_values or 0 for header, _ in _pages(stream, chunk))
+
+
+def has_pages(stream: BinaryIO | PageLimitedStream, chunk: ColumnChunk) -> bool:
+    """Returns whether the pages of a column chunk are where it declares them, by their headers."""
+    num_values, end = 0, chunk.start
+    with contextlib.suppress(UnknownLevelsError), _unknown_levels():
+        for header, position in _pages(stream, chunk):
+            num_values, end = num_values + (header.num_values or 0), position + header.stored_size
+    return num_values == chunk.num_values and end >= chunk.start + chunk.stored_size
 
 
 def longest_row(stream: BinaryIO, chunk: ColumnChunk, max_level: int) -> int:
@@ -114,7 +125,7 @@ class _Rows:
         self.longest = max(self.longest, self.current)
 
 
-def _pages(stream: BinaryIO, chunk: ColumnChunk) -> Iterator[tuple[PageHeader, int]]:
+def _pages(stream: BinaryIO | PageLimitedStream, chunk: ColumnChunk) -> Iterator[tuple[PageHeader, int]]:
     """Yields (header, byte offset of the content) of each data page of a column chunk."""
     position, remaining = chunk.start, chunk.num_values
     while remaining > 0:

@@ -269,6 +269,52 @@ def test_files_that_were_joined(second):
         assert caught.value.offset == len(first)
 
 
+_FAKE_ENDS = [
+    end + magic + b"PAR1"
+    for end in (b"", bytes(4), b"\0\1\0\0\0", b"\x15\4\x19\0\4\0\0\0", b"\x1c\0\0\3\0\0\0", b"\xff\xff\xff\xff")
+    for magic in (b"PAR1", b"PARE")
+]
+
+
+@pytest.mark.parametrize("end", _FAKE_ENDS)
+def test_files_with_the_bytes_where_joined_files_meet(end):
+    """They may be in statistics, page indexes and metadata; such files were refused."""
+    values = [end * number + suffix for number in (1, 2, 60) for suffix in (b"", b"x")] * 3
+    table = pa.table({"b": values, "x": range(18)}).replace_schema_metadata({"m" + str(end): end, "n": end * 99})
+    for options in ({}, {"write_page_index": True}, {"use_dictionary": False, "store_schema": False}):
+        for rows in (1, 18):
+            data = written(table.slice(0, rows), **options)
+            assert rows_read(data) == table.slice(0, rows).to_pylist()
+
+
+def test_files_in_files():
+    """Values that are joined files are in the page index, too."""
+    small = written({"a": [1]}, store_schema=False)
+    for value in (small * 2, small * 3, b"z" * 300 + small + b"PAR1"):
+        for options in ({}, {"use_dictionary": False}, {"compression": "zstd"}):
+            for num_rows in (1, 2, 50):
+                data = written({"a": [value] * num_rows}, write_page_index=True, **options)
+                assert rows_read(data) == [{"a": value}] * num_rows
+
+
+def test_an_encrypted_file_that_was_joined():
+    table, end = pa.table({"x": range(ROWS)}), {"a": range(3)}
+    for options in ({"uniform_encryption": True}, {"plaintext_footer": True, "column_keys": {"k": ["x"]}}):
+        first = encrypted(table, **options)
+        with raises_with(InputError, path="in/a.parquet", got="several that were joined", offset=len(first)):
+            opened(first + written(end)).chunks  # noqa: B018
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
+def test_several_files_that_were_joined(size, monkeypatch):
+    """Page indexes with the bytes where files meet precede and follow the place; these may be in two reads."""
+    monkeypatch.setattr("beam_datasets.intake.parquet._SEARCH_BLOCK", size)
+    odd = written({"x": [b"\0\0\0\0PAR1PAR1"] * 99}, write_page_index=True)
+    for first, last in ((odd, odd), (written({"x": range(ROWS)}), odd), (odd * 2, odd), (odd, written({"x": []}))):
+        with raises_with(InputError, path="in/a.parquet", got="several that were joined"):
+            opened(first + last).chunks  # noqa: B018
+
+
 def test_encrypted_columns():
     """Statistics of encrypted columns end the process if pyarrow is asked for them."""
     table = pa.table({"open": [1, None], "secret": [3, 4], "o": [{"x": 1, "y": 2}] * 2})
