@@ -1560,7 +1560,7 @@ OPTIONS: Mapping[str, str] = {
     ),
     "gc: nothing: leftovers are listed, and with --yes removed": "aggressive | prune | auto | keep_largest_pack",
     "explore: `--host 0.0.0.0 --token`, which serves other machines": "share | public | listen | bind | remote | server_name",
-    "list: `--data_dir {value:gs://bucket/data}`": "remote | remotes | r | url | bucket",
+    "list: `--data_dir {value:DIR}`, a directory or a URL, such as gs://bucket/data, whose datasets it lists": "remote | remotes | r | url | bucket",
     "list: `beam-datasets list`, which lists datasets": "datasets | dataset",
     "materialize: `--split 'train[:{value:1000}]'`": "limit | n | max_examples | take | num_examples | max_rows | rows | count | head",
     "materialize: `--split 'train[:10%]'`, a random sample": "sample | frac | fraction | percent | subsample | ratio",

@@ -249,8 +249,9 @@ def _run_command(args: list[str]) -> int:
     if parsed.command not in COMMANDS:
         from beam_datasets.advice import instead_of_command
 
-        near = did_you_mean(parsed.command, COMMANDS).strip()
-        hint = instead_of_command(parsed.command, with_underscores(parsed.arguments)) or near
+        name = parsed.command.lower()
+        near = f"Did you mean {name!r}?" if name in COMMANDS else did_you_mean(name, COMMANDS).strip()
+        hint = instead_of_command(name, with_underscores(parsed.arguments)) or near
         raise UsageError(f"unknown command {parsed.command!r}; expected {', '.join(COMMANDS)}. {hint}".strip())
     module, function = COMMANDS[parsed.command]
     with garbage_kept():

@@ -26,7 +26,7 @@ from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_bytes, to_object_array, to_str
 from beam_datasets.features.tensor import Tensor, Text
-from beam_datasets.features.trees import record_name
+from beam_datasets.features.trees import display_names, record_name
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
 """Values in the structure of an example; None for features that have no such value."""
@@ -197,10 +197,8 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
-                hint = did_you_mean(path, leaves)
-                raise ValueError(
-                    f"fill names {shown_name(path)!r}, which cannot be missing. {_list_optional(optional)}.{hint}"
-                )
+                problem, hint = _explain_unfillable(path, feature)
+                raise ValueError(f"fill names {shown_name(path)!r}, {problem}. {_list_optional(optional)}.{hint}")
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
@@ -354,6 +352,14 @@ def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
 def _fill_kind(leaf: Tensor) -> np.dtype[Any] | None:
     """Returns the kind of fill value that a feature takes: its dtype for strings and bools, None for all numbers."""
     return leaf.dtype if leaf.dtype in (STRING, np.dtype(np.bool_)) else None
+
+
+def _explain_unfillable(name: str, feature: FeatureConnector | None) -> tuple[str, str]:
+    """Returns why a name in `fill` is an error, and " Did you mean ...?" if no feature has the name; otherwise ''."""
+    names = display_names(feature.decoded()) if feature is not None else {}
+    if name in names:
+        return "which cannot be missing", ""
+    return "but no feature has this name", did_you_mean(name, names.values())
 
 
 def _list_optional(optional: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ def test_torch_with_another_value(torch: Any, gaps: Any) -> None:
     loader = torch.utils.data.DataLoader(gaps.as_torch(fill={"int64": 1, "label": -100}), batch_size=4)
     assert [batch["int64"].tolist() for batch in loader] == [[1, 5, 1, 1], [5, 1, 1, 5], [1, 1, 5, 1]]
     assert {int(label) for batch in loader for label in batch["label"]} == {-100}
-    with pytest.raises(ValueError, match="fill names 'nothing', which cannot be missing"):
+    with pytest.raises(ValueError, match="fill names 'nothing', but no feature has this name"):
         gaps.as_torch(fill={"nothing": 1})
 
 

@@ -229,6 +229,10 @@ GUESSES = [
     ("add digits a.csv", "Use `beam-datasets append digits --from csv --pattern a.csv`"),
     ("add 'a b.csv'", "Use `beam-datasets append NAME --from csv --pattern 'a b.csv'`"),
     ("stash", "Use `beam-datasets list --versions`"),
+    ("HEAD houses", "Did you mean 'head'?"),
+    ("LS", "Use `beam-datasets list`."),
+    ("list --remote --data_dir data", "Use `--data_dir DIR`, a directory or a URL"),
+    ("list --remote s3://b/x", "Use `--data_dir s3://b/x`, a directory or a URL"),
     ("-v", "`beam-datasets --version` prints the version."),
 ]
 

@@ -232,9 +232,18 @@ def test_fill(dataset: Any) -> None:
     "fill, error",
     [
         ({"there": 5}, "fill names 'there', which cannot be missing. These may be missing: "),
-        ({"nothing": 5}, "fill names 'nothing', which cannot be missing"),
+        ({"nothing": 5}, "fill names 'nothing', but no feature has this name. These may be missing: "),
+        (
+            {"deep.deeper.numbah": 5},
+            "fill names 'deep.deeper.numbah', but no feature .* Did you mean 'deep.deeper.number'",
+        ),
+        (
+            {"dep/deeper/number": 5},
+            "fill names 'dep/deeper/number', but no feature .* Did you mean 'deep.deeper.number'",
+        ),
+        ({"wordz": 5}, "fill names 'wordz', but no feature has this name.* Did you mean 'words'"),
         ({"words": "x"}, "fill names 'words', which cannot be missing"),
-        ({"labell": 5}, "fill names 'labell', which cannot be missing. .* Did you mean 'label'"),
+        ({"labell": 5}, "fill names 'labell', but no feature has this name. .* Did you mean 'label'"),
         ({"deep": 5}, "fill names 'deep', which cannot be missing"),
         ({"one_int8": 300}, "fill: one_int8: 300 does not fit int8"),
         ({"one_int8": 0.5}, "fill: one_int8: expected an integer, got 0.5"),
