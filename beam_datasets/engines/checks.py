@@ -159,7 +159,7 @@ def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"environment_config: expected an address such as localhost:50000, or a JSON object with 'url', got "
-                f"{config!r:.200}. Correct --environment_config."
+                f"{_without_user(config)!r:.200}. Correct --environment_config."
             ) from None
     return config.removeprefix("http://"), params
 
@@ -181,12 +181,14 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> list[str]:
         EngineError: nothing answers, no worker starts, or the pool has other versions than this process.
     """
     portable, answered = options.view_as(PortableOptions), []
+    _check_has_no_user("job_endpoint", portable.job_endpoint or "")
     if portable.job_endpoint and portable.job_endpoint != "embed":
         check_job_service(portable.job_endpoint)
         answered.append(portable.job_endpoint)
     if portable.environment_type != "EXTERNAL":
         return answered
     pool, params = pool_of(options)
+    _check_has_no_user("environment_config", pool)
     environment = ExternalEnvironment.from_options(portable)
     if _address(pool)[0] not in HERE:
         answered += [pool] * _check_remote_worker(pool, params, environment)
@@ -464,6 +466,33 @@ def _serve_worker(control: _Control, host: str) -> Iterator[str]:
         yield control.url
     finally:
         server.stop(None)
+
+
+def _check_has_no_user(option: str, address: str) -> None:
+    """Checks that an address of gRPC has no user and password: no server gets them, and gRPC writes them to logs.
+
+    Args:
+        option: name of the option with the address.
+        address: the address.
+
+    Raises:
+        EngineError: there is a user.
+    """
+    if "@" in address:
+        raise EngineError(
+            f"{option}: expected HOST:PORT, got {_without_user(address)}; nothing was published. Servers of gRPC take "
+            f"no user or password: leave them out of --{option}."
+        )
+
+
+def _without_user(address: str) -> str:
+    """Returns an address without the user and password before its host, for messages.
+
+    >>> _without_user("me:secret@host:8099"), _without_user("host:8099")
+    ('***@host:8099', 'host:8099')
+    """
+    _, at, host = address.rpartition("@")
+    return f"***@{host}" if at else address
 
 
 def _address(endpoint: str) -> tuple[str, int]:

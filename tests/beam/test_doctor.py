@@ -97,6 +97,34 @@ def test_workers_without_a_pool(monkeypatch: pytest.MonkeyPatch, environment: st
     assert (asked, finding.is_good, unasked.partition(",")[0]) == ("here:1", True, text)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--job_endpoint=me:secret@localhost:1", "--environment_type=LOOPBACK"],
+        ["--job_endpoint=me:secret@localhost", "--environment_type=LOOPBACK"],
+        ["--job_endpoint=me:s@e/secret@localhost:1", "--environment_type=LOOPBACK"],
+        ["--job_endpoint=embed", "--environment_type=EXTERNAL", "--environment_config=me:secret@localhost:1"],
+        ["--job_endpoint=embed", "--environment_type=EXTERNAL", '--environment_config={"uri": "me:secret@localhost"}'],
+        [
+            "--job_endpoint=embed",
+            "--environment_type=EXTERNAL",
+            '--environment_config={"url": "me:secret@localhost:1"}',
+        ],
+    ],
+)
+@pytest.mark.parametrize("command", ["doctor", "build"])
+def test_a_password_before_an_address(tmp_path: Path, capsys: Any, command: str, options: list[str]) -> None:
+    """It is no part of a URL, but is left out of messages, too."""
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    source = [] if command == "doctor" else ["jsonl", "--pattern", str(tmp_path / "rows.jsonl"), "--name", "rows"]
+    where = ["--data_dir", str(tmp_path / "data"), "--runner=PortableRunner", "--shared_disk"]
+    assert main([command, *source, *where[: 3 if command == "doctor" else None], *options])
+    captured = capsys.readouterr()
+    output = captured.out + captured.err
+    assert "***@localhost" in output
+    assert "secret" not in output
+
+
 def test_servers_that_do_not_answer(tmp_path: Path) -> None:
     endpoint = f"--job_endpoint=localhost:{free_port()}"
     options = ["--runner=PortableRunner", endpoint, "--environment_type=LOOPBACK"]
