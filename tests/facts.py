@@ -48,5 +48,18 @@ def raises_with(
 
 
 def _contains(text: str, parts: Sequence[str]) -> bool:
-    """Returns whether a text contains the parts, one after the other."""
-    return re.search(".*".join(map(re.escape, parts)), text, re.DOTALL) is not None
+    """Returns whether a text contains the parts, one after the other; a number only if it is not part of a longer one.
+
+    >>> _contains("expected 2, got 12,345", ["2", "12,345"]), _contains("expected 2, got 12,345", ["2", "2"])
+    (True, False)
+    >>> _contains("0.25 of 25", ["25"]), _contains("0.25 s", ["25"]), _contains("25.5 s", ["25"])
+    (True, False, False)
+    """
+    return re.search(".*".join(map(_pattern_of, parts)), text, re.DOTALL) is not None
+
+
+def _pattern_of(part: str) -> str:
+    """Returns a pattern for a text that, where it begins or ends with a digit, does not match in a longer number."""
+    before = r"(?<!\d)(?<!\d[.,])" if part[:1].isdigit() else ""
+    after = r"(?![.,]?\d)" if part[-1:].isdigit() else ""
+    return before + re.escape(part) + after

@@ -168,7 +168,7 @@ def test_values_must_not_wander_from_one_record_to_the_next() -> None:
     for wrong in ({"a": [[1, 2, 3], [4]]}, {"b": [[1.0, 2.0, 3.0], [4.0]]}, {"a": [[1, 2, 3, 4], []]}):
         ((name, values),) = wrong.items()
         records = [serialize({**good, name: value}) for value in values]
-        assert_an_error(feature, records, name, [f"{len(values[0])} values", "2"])
+        assert_an_error(feature, records, name, [f"{len(values[0])} values, expected 2"])
     boxed = F.FeaturesDict({"s": F.Sequence(F.Tensor(shape=(2,), dtype=np.int64))})
     assert_an_error(boxed, [serialize({"s": [1, 2, 3]}), serialize({"s": [4]})], "s", ["3 values", "(None, 2)"])
     fixed = F.FeaturesDict({"s": F.Sequence(np.int64, length=2)})
