@@ -28,6 +28,7 @@ from beam_datasets.arguments import boolean, integer, shown
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
 from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
 from beam_datasets.metadata.shards import FileInstructions, shard_offsets
+from beam_datasets.storage.paths import join
 
 Unit: TypeAlias = Literal["abs", "%", "shard"]
 Rounding: TypeAlias = Literal["closest", "pct1_dropremainder"]
@@ -398,9 +399,8 @@ def split_for_jax_process(
 def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
     """Applies a function to each split in a nest of lists, tuples and dicts; returns the nest of the results.
 
-    Examples:
-        >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
-        {'a': ['X', 'Y'], 'b': ('Z',)}
+    >>> map_splits(str.upper, {"a": ["x", "y"], "b": ("z",)})
+    {'a': ['X', 'Y'], 'b': ('Z',)}
     """
     if isinstance(nest, Mapping):
         return {key: map_splits(function, value) for key, value in nest.items()}
@@ -595,7 +595,7 @@ class SplitInfo:
     @property
     def filepaths(self) -> list[str]:
         """The shards' paths."""
-        return [_path(self.directory, name) for name in self.shard_names]
+        return [join(self.directory, name) for name in self.shard_names]
 
     @property
     def file_instructions(self) -> FileInstructions:
@@ -624,7 +624,7 @@ class SplitInfo:
             raise ValueError(
                 f"split {self.name!r} is stored as {self.filename_template.fileformat}, not as {file_format}."
             )
-        return _path(self.directory, self.filename_template.spec(self.num_shards))
+        return join(self.directory, self.filename_template.spec(self.num_shards))
 
     def replace(self, **changes: Any) -> SplitInfo:
         """Returns a copy with some attributes changed."""
@@ -693,7 +693,7 @@ class SubSplitInfo:
     @property
     def filepaths(self) -> list[str]:
         """The path of the shard of each run, in the order of `filenames`."""
-        return [_path(self.directory, name) for name in self.filenames]
+        return [join(self.directory, name) for name in self.filenames]
 
     if not TYPE_CHECKING:
         __getattr__ = advised_getattr("split")
@@ -798,8 +798,3 @@ class SplitDict(Mapping[str, SplitInfo]):
 
     def __repr__(self) -> str:
         return f"SplitDict({self._splits!r})"
-
-
-def _path(directory: str, name: str) -> str:
-    """Returns the path of a file in a directory; its name alone if the directory is ""."""
-    return f"{directory.rstrip('/')}/{name}" if directory else name

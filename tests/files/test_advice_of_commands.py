@@ -87,6 +87,7 @@ def test_pointers_of_git_lfs(tmp_path):
 @follows(
     "cli/build.py:_with_dataset beam-datasets build {}`",
     "cli/build.py:_note_if_published --from",
+    "cli/build.py:_note_if_published --data_dir",
     "cli/build.py:_note_if_published beam-datasets info {}`",
     "cli/build.py:_note_if_published beam-datasets append {}",
     "cli/main.py:_run_command --version",
@@ -99,7 +100,8 @@ def test_pointers_of_git_lfs(tmp_path):
     "wrong, printed",
     [
         ("build --max_examples_per_split 1 csv --pattern in.csv --name other --dry_run", "other"),
-        ("build few", "1.0.0"),
+        ("build few", "few"),
+        ("build few --data_dir data", "few"),
         ("-v", "beam_datasets "),
         ("versions few", "few"),
         ("export few copy --format jsonl", "copy"),

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import collections
 import copy
 import importlib
 import importlib.util
-import inspect
 import pickle
 import re
-import shlex
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -20,30 +14,8 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
-from beam_datasets import advice, foreign_names
-from beam_datasets.cli.main import COMMANDS
-from tests.files.in_process import option_names
-from tests.foreign_api import NAMES
+from beam_datasets import advice
 from tests.reading.conftest import write_dataset
-
-
-@pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a guess may name."""
-    directory = write_dataset(tmp_path_factory.mktemp("guesses") / "d" / "1.0.0", {"train": [7, 5], "test": [4]})
-    builder = bd.builder_from_directory(directory)
-    ds = builder.as_dataset("train")
-    return {
-        "bd": bd,
-        "builder": builder,
-        "data_dir": directory.parents[1],
-        "ds": ds,
-        "f": lambda example: True,
-        "info": builder.info,
-        "iterator": iter(ds),
-        "stream": ds.filter(lambda example: True),
-    }
-
 
 WORKS = [
     "iterator.state_dict()['position'] == 0",
@@ -745,82 +717,6 @@ def test_a_long_argument_is_cut(names: dict[str, Any], tmp_path: Path) -> None:
     assert "ds[...]" in problem
 
 
-IMPORTS = [
-    ("from beam_datasets import load_dataset", "Use `bd.load(path, split='train')`"),
-    ("from beam_datasets import Dataset, MDSWriter", "`bd.DatasetBuilder`"),
-    ("from beam_datasets import lloadd", "Did you mean 'load'?"),
-    ("from beam_datasets import StateError", "Use `bd.errors.StateError`"),
-    ("from beam_datasets import Nonsense", "`dir(beam_datasets)` lists the names"),
-    ("import beam_datasets.torch", "`ds.as_torch()`"),
-    ("import beam_datasets.load", "`from beam_datasets import load`"),
-    ("from beam_datasets.core import Version", "Use `import beam_datasets.tfds as tfds`"),
-    ("from beam_datasets.core.download import DownloadManager", "Use `import beam_datasets.tfds as tfds`"),
-    ("from beam_datasets.utils.anything import function", "docs/reference/api.md"),
-    ("from beam_datasets.features import Value", "Use `bd.features.Scalar('int64')`"),
-    ("from beam_datasets.features import Scalr", "Did you mean 'Scalar'?"),
-]
-
-
-IMPORTS += [
-    ("from beam_datasets.tfds import load_dataset", "docs/reference/tfds.md lists the names that have an equivalent."),
-    ("import beam_datasets.tfds.rocks", "'rocks'; docs/reference/tfds.md lists the names that have an equivalent."),
-    ("import beam_datasets.tfds.load", "tfds.load is not a module. Write `from beam_datasets.tfds import load`."),
-    ("from beam_datasets.tfds.testing import TestCase", "use unittest.TestCase"),
-    ("from beam_datasets.tfds.core import DownloadConfig", "use tfds.download.DownloadConfig"),
-    ("from beam_datasets.tfds.features import Txt", "use tfds.features.Text"),
-    ("import beam_datasets.tfds.testing.test_utils", "beam_datasets.testing has DatasetBuilderTestCase"),
-]
-
-
-@pytest.mark.parametrize("statement, expected", IMPORTS)
-def test_an_import_of_a_foreign_name_says_what_to_write(statement: str, expected: str) -> None:
-    with pytest.raises(ImportError) as caught:
-        exec(statement, {})
-    assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from beam_datasets import load, features, storage, native",
-        "from beam_datasets.features import Scalar",
-        "import beam_datasets.tfds as tfds",
-        "from beam_datasets.tfds import core",
-    ],
-)
-def test_imports_of_what_exists(statement: str) -> None:
-    exec(statement, {})
-
-
-@pytest.mark.parametrize(
-    "statement",
-    ["from beam_datasets.reading import nothing", "import beam_datasets.reading.nothing", "import nothing_at_all"],
-)
-def test_other_imports_fail_as_ever(statement: str) -> None:
-    with pytest.raises(ImportError) as caught:
-        exec(statement, {})
-    assert re.match("cannot import name 'nothing'|No module named", str(caught.value))
-
-
-@pytest.mark.parametrize("name", ["unknown", "features.unknown", "tfds.unknown", "load_dataset"])
-def test_a_module_that_is_looked_for_does_not_exist(name: str) -> None:
-    assert importlib.util.find_spec(f"beam_datasets.{name}") is None
-
-
-def test_a_finder_that_is_asked_by_a_script_finds_no_module() -> None:
-    code = "import sys, beam_datasets; assert sys.meta_path[-1].find_spec('beam_datasets.torch') is None"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_package_that_is_reloaded_has_one_finder() -> None:
-    code = (
-        "import importlib, sys, beam_datasets as bd; finders = len(sys.meta_path); importlib.reload(bd); "
-        "assert len(sys.meta_path) == finders; del sys.modules['beam_datasets']; import beam_datasets; "
-        "assert len(sys.meta_path) == finders"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_in_does_not_read_the_dataset(names: dict[str, Any]) -> None:
     for dataset in (names["ds"], names["stream"]):
         with pytest.raises(TypeError, match=re.escape("`'id' in ds.features` for a feature, or `ds.find(key)`")):
@@ -853,76 +749,6 @@ def test_a_type_of_numbers_leads_to_its_dtype(name: str) -> None:
     code = re.findall("`([^`]+)`", str(caught.value))[0]
     feature = eval(code, {"bd": bd})
     assert feature.dtype.name == {"Double": "float64"}.get(name, name.lower())
-
-
-@pytest.mark.parametrize("receiver, library", [(r, library) for r, of in NAMES.items() for library in of])
-def test_each_public_name_of_other_libraries(names: dict[str, Any], receiver: str, library: str) -> None:
-    unknown = [name for name in NAMES[receiver][library].split() if not _leads_on(names[receiver], receiver, name)]
-    assert not unknown
-
-
-def _leads_on(target: Any, receiver: str, name: str) -> bool:
-    """Returns whether an object has a name, or its table, or it is a module of the package."""
-    if name in dir(target) or name in advice._table(receiver):
-        return True
-    try:
-        return receiver == "bd" and importlib.util.find_spec(f"beam_datasets.{name}") is not None
-    except ImportError:
-        return False
-
-
-def test_names_that_exist_are_none_of_other_libraries(names: dict[str, Any]) -> None:
-    assert not _leads_on(names["ds"], "ds", "anything_else")
-    assert not hasattr(names["ds"], "num_rows")
-    assert not hasattr(names["stream"], "set_epoch")  # by which Accelerate and others ask for an ability
-
-
-TABLES = {**foreign_names.ATTRIBUTES, **foreign_names.ARGUMENTS, "command": foreign_names.COMMANDS}
-TABLES |= {f"format to {use}": table for use, table in foreign_names.FORMATS.items()}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_each_name_once(table: str) -> None:
-    counts = collections.Counter(name for key in TABLES[table] for name, _ in advice._rows_of({key: ""}))
-    assert not [name for name, count in counts.items() if count > 1]
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -> None:
-    """Code in advice is Python or a command, and names what exists."""
-    fields = {"ds": "ds", "info": "info", "stream": "stream", "iterator": "iterator", "builder": "builder"}
-    for name, row in advice.rows_of({key: text.replace(" {args}", "") for key, text in TABLES[table].items()}).items():
-        sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
-        for code in re.findall(r"`([^`]+)`", sentence):
-            if code.startswith("--") or (table == "command" and " " not in code):
-                continue  # options are tested by tests/cli/test_foreign_commands.py
-            if code.startswith("beam-datasets"):
-                command, *words = shlex.split(code)[1:]
-                assert command in COMMANDS, code
-                if command == "build" and words and words[0].isidentifier() and words[0].islower():
-                    options = {word for word in words if word.startswith("--")} - {"--data_dir"}
-                    assert options <= option_names(words[0]), code
-            elif not code.startswith(("import ", "from ", "for ", "with ")):
-                _check(ast.parse(code), _Names(names))
-
-
-def _check(tree: ast.AST, names: dict[str, Any]) -> None:
-    """Checks that what code names of the package and of its objects exists, and takes such arguments."""
-    for node in ast.walk(tree):
-        path = ast.unparse(node.func if isinstance(node, ast.Call) else node)
-        if not re.fullmatch(r"(bd|ds|info|iterator|builder|stream)(\.\w+)+", path):
-            continue
-        found = eval(path, {}, names)
-        if isinstance(node, ast.Call):
-            given = [arg for arg in node.args if ast.unparse(arg) != "..."]
-            inspect.signature(found).bind_partial(*given, **{keyword.arg: None for keyword in node.keywords})
-
-
-class _Names(dict[str, Any]):
-    """Names of a guess; others, which stand for what the caller has, are None."""
-
-    def __missing__(self, name: str) -> None:
-        return None
 
 
 def test_a_buffer_size_for_the_seed_is_named_once(names: dict[str, Any]) -> None:
