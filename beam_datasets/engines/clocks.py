@@ -25,11 +25,13 @@ class Clock:
         folders: directories that workers should see.
         began: time at which the job was started, in seconds since the epoch.
         ended: time at which the job had ended.
+        problem: why a folder was not written or listed at some time, so that the bounds may be far apart; '' if none.
     """
 
     folders: Sequence[str]
     began: float = 0.0
     ended: float = 0.0
+    problem: str = ""
     _seen: dict[str, float] = field(default_factory=dict)  # {path of a file: time at which it was first seen}
 
     @contextlib.contextmanager
@@ -44,11 +46,14 @@ class Clock:
     def _tick(self) -> None:
         """Writes the time to the folders, and stores when files of workers are first seen."""
         for folder in self.folders:
-            with contextlib.suppress(Exception):  # the doctor reports the problems of a store
+            try:
                 storage.write_bytes(storage.join(folder, _TIME_FILE), repr(time.time()).encode())
                 names = storage.list_dir(folder)
-                for name in names:
-                    self._seen.setdefault(storage.join(folder, name), time.time())
+            except Exception as error:  # of any library of a store
+                self.problem = f"{folder}: {type(error).__name__}: {error}"
+                continue
+            for name in names:
+                self._seen.setdefault(storage.join(folder, name), time.time())
 
     def bounds(self, reports: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
         """Returns (lowest, highest) seconds by which the clock of a machine is ahead of this one.
@@ -68,6 +73,9 @@ def read_time(folders: Sequence[str]) -> float:
     """Returns the last time of the launcher in its folders, in seconds since the epoch; 0 if it is not visible."""
     times = [0.0]
     for folder in folders:
-        with contextlib.suppress(Exception):  # of any library of a store
-            times.append(float(storage.read_bytes(storage.join(folder, _TIME_FILE))))
+        try:
+            text = storage.read_bytes(storage.join(folder, _TIME_FILE))
+        except Exception:  # of any library of a store; the worker reports a folder that it does not see
+            continue
+        times.append(float(text))
     return max(times)

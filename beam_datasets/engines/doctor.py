@@ -267,7 +267,10 @@ def _examine_host(
         yield Finding(f"{name}: packages", not missing, text)
     lowest, highest = clock.bounds(workers)
     is_close = max(lowest, -highest) <= MAX_CLOCK_SECONDS
-    text = f"differs by at most {math.ceil(max(-lowest, highest))} s"
+    max_difference = max(-lowest, highest)
+    text = f"differs by at most {math.ceil(max_difference)} s"
+    if max_difference > MAX_CLOCK_SECONDS and clock.problem:
+        text += f", which is not known better: {clock.problem}"
     if not is_close:
         text = (
             f"differs by {max(lowest, -highest):.0f} s or more. Synchronize the clocks of all machines, such as by NTP"

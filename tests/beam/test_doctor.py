@@ -268,6 +268,19 @@ def test_the_difference_of_clocks_is_bounded_by_files(
     assert highest - lowest > 6
 
 
+def test_a_folder_that_the_launcher_cannot_list_is_named_by_the_clock(tmp_path: Path) -> None:
+    """Without its files the bounds are those of the job, which was "ok" without a reason."""
+    file = tmp_path / "a file"
+    file.touch()
+    blind = Clock([str(file)])
+    with blind.shown():
+        pass
+    blind.began, blind.ended = time.time() - 10, time.time() + 10
+    findings = doctor._examine_host("workers", [worker(tmp_path)], [str(tmp_path)], [], blind)
+    [text] = [finding.text for finding in findings if finding.check.endswith("clock")]
+    assert f"which is not known better: {file}: " in text
+
+
 MIB = 1 << 20
 
 
