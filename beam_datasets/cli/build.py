@@ -406,7 +406,7 @@ def _takes_value(option: str, dataset: str) -> bool:
     if not option.startswith("-"):
         return False
     parser = COMMAND.parser()
-    with contextlib.suppress(UsageError), importing_beam():
+    with contextlib.suppress(UsageError), importing_beam():  # the proposed command will print it
         add_builder_options(parser, resolve(dataset).builder)
     action = parser._option_string_actions.get(with_underscores([option])[0])
     return action is not None and action.nargs is None

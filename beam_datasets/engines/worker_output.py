@@ -76,7 +76,7 @@ class _LastLines:
                 self._file.close()
         lines: deque[bytes] = deque(maxlen=NUM_LAST_LINES)
         for path in (self._full_path, self.path):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # few lines, or removed: the log counts what is left out
                 with open(path, "rb") as file:
                     lines.extend(file)
                 os.remove(path)

@@ -134,7 +134,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
 
     def _relay_responses(self, responses: Iterator[Any]) -> None:
         """Passes the worker's responses to the runner, until the worker's connection ends."""
-        with contextlib.suppress(grpc.RpcError):
+        with contextlib.suppress(grpc.RpcError):  # `_end_connection` answers what the worker has not answered
             for response in responses:
                 with self._lock:
                     instruction = self._pending.pop(response.instruction_id, None)
@@ -146,7 +146,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         if instruction is None or instruction.WhichOneof("request") != "process_bundle":
             return
         stage = instruction.process_bundle.process_bundle_descriptor_id
-        with contextlib.suppress(grpc.RpcError):
+        with contextlib.suppress(grpc.RpcError):  # the runner gets the answer all the same, at worst after its own wait
             if has_failed and stage not in self._endpoints:  # the worker ended before it has requested the stage
                 self._describe(stage)
         with self._lock:
