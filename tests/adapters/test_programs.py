@@ -72,5 +72,5 @@ def test_program(squares: Path, heading: str) -> None:
 def test_each_section_says_what_to_install() -> None:
     extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
-        [extra] = re.findall(r"\nInstall: `pip install '/path/to/checkout\[(\w+)\]'", section)
+        [extra] = re.findall(r"\nTo install the dependencies, run `pip install '/path/to/checkout\[(\w+)\]'", section)
         assert extra in extras
