@@ -213,12 +213,27 @@ _MAX_LISTED = 50  # public names of an object in an error
 def hint_of_names(obj: object, name: str) -> str:
     """Returns " Did you mean ...?" for a name that an object lacks, or " It has ..." with its public names.
 
-    They include those of its instance; no property is evaluated. Names in the class's `_INTERNAL_NAMES` are left out.
+    They include those of its instance; no property is evaluated.
     """
-    hidden = {*getattr(type(obj), "_INTERNAL_NAMES", "").split(), *(dir(str) if isinstance(obj, (str, type)) else ())}
-    public = [other for other in dir(obj) if other[0] != "_" and other not in hidden]
+    inherited = dir(str) if isinstance(obj, (str, type)) else ()
+    public = [other for other in dir(obj) if other[0] != "_" and other not in inherited]
     listed = f" It has {', '.join(public)}." if len(public) <= _MAX_LISTED else ""
     return did_you_mean(name, public, cutoff=0.7) or listed or " docs/reference/api.md lists its names."
+
+
+def dir_without(internal_names: str) -> Callable[[object], list[str]]:
+    """Returns a `__dir__` without names that only this package uses, for completion and errors that list names.
+
+    Args:
+        internal_names: the names, with spaces between them.
+    """
+    internal = frozenset(internal_names.split())
+
+    def __dir__(self: object) -> list[str]:
+        """Returns the names of the attributes for users."""
+        return [name for name in object.__dir__(self) if name not in internal]
+
+    return __dir__
 
 
 def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:

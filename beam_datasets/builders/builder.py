@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from beam_datasets import catalog, storage
-from beam_datasets.advice import advised_getattr
+from beam_datasets.advice import advised_getattr, dir_without
 from beam_datasets.builders.download_config import BUILD_OPTIONS
 from beam_datasets.builders.variants import BuilderConfig, DeclaredVariants
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
@@ -83,7 +83,7 @@ class DatasetBuilder(DeclaredVariants):
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
     MAX_SIMULTANEOUS_DOWNLOADS: ClassVar[int | None] = None
     pkg_dir_path: ClassVar[str | os.PathLike[str] | None] = None
-    _INTERNAL_NAMES = (  # left out of errors that list names
+    __dir__ = dir_without(
         "check_buildable download_settings elsewhere is_appended is_temporary split_generators uncut_splits "
         "use_downloads"
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.advice import advised_getattr
+from beam_datasets.advice import advised_getattr, dir_without
 from beam_datasets.errors import FeatureValueError, did_you_mean
 from beam_datasets.features.dtypes import Json, Shape, to_dtype
 from beam_datasets.features.native_encoding import FastPathSpec
@@ -133,7 +133,7 @@ class FeatureConnector(abc.ABC):
     PATH: ClassVar[str]
     """The class's name in features.json, without `CLASS_PREFIX`."""
 
-    _INTERNAL_NAMES: ClassVar[str] = (  # left out of errors that list names
+    __dir__ = dir_without(
         "PATH allow_rounding as_str check check_storable codec content_json decode_example_np decode_record "
         "decoded decoder encoder fast_path file_kind from_content has_plain_form index_of is_dynamic "
         "is_overridden items_of items_splitter label_files leaves lists load_labels map_leaves may_be_missing "

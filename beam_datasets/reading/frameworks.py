@@ -10,6 +10,7 @@ from beam_datasets.advice import (
     advised_getattr,
     advised_operator,
     advised_setitem,
+    dir_without,
     instead_of,
     missing_attribute,
     names_foreign_arguments,
@@ -65,7 +66,7 @@ class Frameworks(ForeignOperators):
     """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
 
     _has_positions = True  # adapters can divide them; a stream has no positions
-    _INTERNAL_NAMES = "decode_many decode_one program"  # left out of errors that list names
+    __dir__ = dir_without("decode_many decode_one program")
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         _advise = advised_getattr("ds")

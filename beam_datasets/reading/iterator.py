@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, note_value
+from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, dir_without, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import BlockIterator, Items, block_sizes, join_blocks, stop_at_damaged
@@ -31,7 +31,7 @@ class ResumableIterator(ABC):
     `state_dict` and `load_state_dict` are PyTorch's names, which torchdata's StatefulDataLoader calls.
     """
 
-    _INTERNAL_NAMES = "values_at"  # left out of errors that list names
+    __dir__ = dir_without("values_at")
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from beam_datasets import catalog, features, storage
-from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, names_foreign_arguments
+from beam_datasets.advice import advised_getattr, advised_getitem, advised_len, dir_without, names_foreign_arguments
 from beam_datasets.arguments import boolean, shown
 from beam_datasets.catalog import DataDir, Options
 from beam_datasets.errors import (
@@ -95,7 +95,7 @@ class ReadOnlyBuilder:
         digest: SHA-256 that identifies the published version.
     """
 
-    _INTERNAL_NAMES = "ascents pool"  # left out of errors that list names
+    __dir__ = dir_without("ascents pool")
 
     def __init__(self, dataset_dir: PathLike) -> None:
         """Reads dataset_info.json, features.json and manifest.json, and label files if there are any.
