@@ -33,6 +33,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
+def pytest_collection_finish() -> None:
+    """Keeps what Beam computes again for each pipeline, if the tests have imported Beam."""
+    if "apache_beam" in sys.modules:
+        from tests.kept_by_beam import keep_results
+
+        keep_results()
+
+
 # A small dataset of tests/published.py, which all tests share.
 
 
