@@ -96,12 +96,12 @@ def way_to_build(text: str) -> str:
 
     >>> way_to_build("b.xlsx")
     'Save it as CSV, then `beam-datasets build csv --name NAME --pattern FILE.csv`'
-    >>> way_to_build("digits"), way_to_build("photos/*.png")
+    >>> way_to_build("numbers"), way_to_build("photos/*.png")
     ('', 'Build images by folders, one per label: `beam-datasets build image_folder --root DIR --name NAME`')
     """
     if os.path.isdir(text):
         return ""
-    suffix = text.rpartition(".")[2].lower()
+    suffix = text.rpartition(".")[2].lower() if "." in text else ""  # none in a name such as "numbers"
     if suffix in _WAYS:
         return _WAYS[suffix]
     paths = glob.glob(text) if glob.has_magic(text) else []
