@@ -52,7 +52,7 @@ SETTINGS = {
     "cluster.uncaught-exception-handling": "FAIL",
     # A lost TaskManager is detected after two of these, and its work is repeated on another one.
     "heartbeat.interval": 1_000,
-    "slot.request.timeout": 5_000,
+    "slot.request.timeout": 3_000,
     "web.refresh-interval": 50,  # milliseconds; by default, what the cluster says of its jobs is up to 3 s old
     # All tasks that fail before the restart count as one attempt; with fixed-delay each would count.
     "restart-strategy.type": "exponential-delay",
@@ -61,7 +61,9 @@ SETTINGS = {
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
-ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh", "zookeeper": "zookeeper.sh"}
+ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh", "zookeeper": "flink-console.sh"}
+# These servers end before code that the second compiler optimizes would repay its time: they take 40% less of it.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def set_up() -> Path:
@@ -129,7 +131,9 @@ class Cluster(Servers):
             self.ports["zookeeper"] = free_port()
         self._configure()
         if self.is_highly_available:
-            self.spawn("zookeeper", [self._script("zookeeper"), "start-foreground", "1"])
+            # Not by zookeeper.sh, whose child process would survive it.
+            config = str(self.directory / "conf" / "zoo.cfg")
+            self.spawn("zookeeper", [self._script("zookeeper"), "zookeeper", "--zkConfigFile", config, "--peerId", "1"])
             self.await_listening("zookeeper")
         self._start_job_manager()
         self.start_task_manager()
@@ -262,6 +266,7 @@ class Cluster(Servers):
                 "high-availability.type": "zookeeper",
                 "high-availability.zookeeper.quorum": f"{HOST}:{self.ports['zookeeper']}",
                 "high-availability.storageDir": (self.directory / "high-availability").as_uri(),
+                "high-availability.zookeeper.client.session-timeout": 10_000,  # of a killed JobManager; by default 60 s
             }
             lines = [f"dataDir={self.directory / 'zookeeper'}\n", f"clientPort={self.ports['zookeeper']}\n"]
             lines += [f"clientPortAddress={HOST}\n", "admin.enableServer=false\n"]
@@ -275,6 +280,7 @@ class Cluster(Servers):
             "FLINK_CONF_DIR": str(self.directory / "conf"),
             "FLINK_LOG_DIR": str(self.directory / "logs"),
             "FLINK_PID_DIR": str(self.directory / "tmp"),
+            "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
         }
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from beam_datasets.cli.main import main
-from beam_datasets.publishing.checkpoints import load_checkpoints
 from beam_datasets.publishing.progress import measure
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
@@ -67,7 +66,7 @@ def kill_in(cluster: flink.Cluster, stage: str, process: subprocess.Popen[str]) 
     """Kills a TaskManager while a stage runs."""
     while not any(stage in name for name in cluster.running_stages()):
         assert process.poll() is None, end(process)
-        time.sleep(0.01)
+        time.sleep(0.05)
     cluster.kill("taskmanager")
 
 
@@ -79,17 +78,19 @@ def two_task_managers(cluster: flink.Cluster) -> flink.Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("stage", ["Encode", "GroupByShard"])
+@pytest.mark.parametrize("stage, is_replaced", [("Encode", False), ("GroupByShard", True)])
 def test_one_of_two_task_managers_is_killed(
-    two_task_managers: flink.Cluster, local: Path, tmp_path: Path, stage: str
+    two_task_managers: flink.Cluster, local: Path, tmp_path: Path, stage: str, is_replaced: bool
 ) -> None:
-    """The job fails, or Flink restarts it; --resume continues on the TaskManager that is left."""
+    """The job fails, or Flink restarts it on another TaskManager; --resume continues on the one that is left."""
     command = numbers(tmp_path, *two_task_managers.options(), "--resume")
     process = start(*command, "--parallelism=4")
     try:
         if stage == "Encode":
             await_staged(process, tmp_path, "*.block")
         kill_in(two_task_managers, stage, process)
+        if is_replaced:
+            two_task_managers.start_task_manager()
     finally:
         code, _ = end(process)
     if code != 0:
@@ -107,7 +108,7 @@ def test_units_are_read_once_if_the_job_is_started_again(
     monkeypatch.setenv("UNITS_EXAMPLES", str(log))
     paths = [f"--path={path}" for path in write_sources(tmp_path / "sources")]
     units = ["build", str(ROOT / "tests" / "end_to_end" / "units_dataset.py"), *paths, "--resume"]
-    units += ["--num_shards", "train=400", "--num_shards", "test=40"]  # so that a second passes after units are encoded
+    units += ["--num_shards", "train=700", "--num_shards", "test=70"]  # so that a second passes after units are encoded
     run(*units, "--data_dir", str(tmp_path / "local"))
     log.unlink()
     with own_pool(tmp_path) as pool:
@@ -115,8 +116,8 @@ def test_units_are_read_once_if_the_job_is_started_again(
         process = start(*command)
 
         def num_encoded() -> int:
-            folders = {str(path.parent) for path in tmp_path.glob("units/incomplete.*/*.units.json")}
-            return sum(len(checkpoint.units) for checkpoint in load_checkpoints(folders))
+            folders = map(str, tmp_path.glob("units/incomplete.*.spill"))
+            return sum(measure(folder.removesuffix(".spill"), folder).units_finished for folder in folders)
 
         try:
             while num_encoded() < FILES:
