@@ -434,21 +434,6 @@ static Schema *schema_new(PyObject *groups) {
     return NULL;
 }
 
-/* Makes glibc keep up to 64 MB of freed memory at the end of each heap for the next batch.
- *
- * Otherwise it returns the arrays of a batch to the system, and gets them again as pages that the kernel fills with
- * zeros, which takes as long as decoding. It raises its threshold when a block of up to 32 MB is freed for the first
- * time (mallopt(3), M_MMAP_THRESHOLD), so such a block is freed here without being written to. The environment variable
- * MALLOC_TRIM_THRESHOLD_ still has priority. */
-static void keep_memory(void) {
-#if defined(__GLIBC__)
-    static int done;
-    if (done++) return;
-    void *volatile piece = malloc((32 << 20) - (64 << 10)); /* volatile, or the compiler removes both calls */
-    free(piece);
-#endif
-}
-
 PyDoc_STRVAR(schema_doc,
              "schema(groups, /)\n--\n\n"
              "Returns the schema for parse(): the requested features, in groups whose values are one array.\n\n"
@@ -461,7 +446,7 @@ static PyObject *py_schema(PyObject *Py_UNUSED(module), PyObject *groups) {
     if (!PyTuple_Check(groups)) return PyErr_Format(PyExc_TypeError, "groups must be a tuple");
     Schema *schema = schema_new(groups);
     if (schema == NULL) return NULL;
-    keep_memory(); /* a schema is made to decode */
+    keep_memory();
     PyObject *capsule = PyCapsule_New(schema, SCHEMA, capsule_free);
     if (capsule == NULL) schema_free(schema);
     return capsule;

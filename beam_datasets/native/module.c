@@ -6,6 +6,8 @@
  */
 #include "native.h"
 
+#include <stdlib.h>
+
 /* Offsets, places and sizes are arrays of int64. Arrays that are used without the GIL are copied, so that no other
  * thread changes them between the check and the use. */
 static int is_int64(const Py_buffer *view) {
@@ -42,6 +44,19 @@ void ints_drop(Ints *ints) {
 }
 
 int bytes_get(PyObject *object, Py_buffer *view) { return PyObject_GetBuffer(object, view, PyBUF_SIMPLE); }
+
+/* Otherwise glibc returns the memory of a chunk, or of the arrays of a batch, to the system, and gets it again as pages
+ * that the kernel fills with zeros, which takes a sixth of the time of reading, and as long as decoding. It raises its
+ * threshold when a block of up to 32 MB is freed for the first time (mallopt(3), M_MMAP_THRESHOLD), so such a block is
+ * freed here without being written to. The environment variable MALLOC_TRIM_THRESHOLD_ still has priority. */
+void keep_memory(void) {
+#if defined(__GLIBC__)
+    static int done;
+    if (done++) return;
+    void *volatile piece = malloc((32 << 20) - (64 << 10)); /* volatile, or the compiler removes both calls */
+    free(piece);
+#endif
+}
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -62,6 +62,9 @@ uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);
 /* The same, computed without the processor's instruction. */
 uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 
+/* Makes glibc keep up to 64 MB of freed memory at the end of each heap for the next chunk or batch. */
+void keep_memory(void);
+
 /* Reads little-endian numbers at any alignment. */
 static inline uint64_t u64_at(const uint8_t *at) {
     uint64_t value;

@@ -475,6 +475,7 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
         cursor_drop(cursor);
         return NULL;
     }
+    keep_memory();
     int64_t *none = calloc(1, sizeof *none);
     if (none != NULL) return chunk_own(none, 0, cursor->first, capsule);
     Py_DECREF(capsule);

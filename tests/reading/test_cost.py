@@ -5,7 +5,10 @@ import gc
 import inspect
 import json
 import os
+import platform
 import shutil
+import subprocess
+import sys
 import threading
 import tracemalloc
 from pathlib import Path
@@ -338,3 +341,31 @@ def test_reading_starts_one_thread_at_most(write: Any) -> None:
     for count, _ in enumerate(dataset):
         if count % 10 == 0:
             assert len(set(os.listdir("/proc/self/task")) - before) <= 1
+
+
+PASSES = """
+import resource
+import sys
+import beam_datasets as bd
+
+records = bd.builder_from_directory(sys.argv[1]).as_dataset("train").raw()
+faults = []
+for _ in range(6):
+    for _ in records:
+        pass
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[-1] - faults[2])
+"""
+
+
+@pytest.mark.skipif(core is None, reason="the native module was not built")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other ways")
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="AddressSanitizer keeps what was freed, unused")
+@pytest.mark.slow
+def test_memory_of_chunks_is_not_given_back_and_got_again(write: Any) -> None:
+    directory = write({"train": [1000] * 8}, size=1000)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", PASSES, directory]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    num_chunks = 3 * 8_000_000 // (256 << 10)
+    assert int(done.stdout) < num_chunks  # otherwise each has at least one fault, and 64 with pages of 4 KiB
