@@ -55,10 +55,11 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     return found
 
 
-def setup(text: str, side: str) -> str:
-    """Returns the block of a page that begins with a comment: `there` or `here`."""
-    [block] = re.findall(rf"^```py\n# {side}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return str(block)
+def setups(text: str) -> tuple[str, str]:
+    """Returns the two blocks of a page that come before its table: those of the other library and of this one."""
+    (_, other), (name, ours) = re.findall(r"^```py\n# (.*?)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert name == "beam_datasets"
+    return other, ours
 
 
 def table(text: str) -> Iterator[tuple[str, str, str]]:
@@ -78,8 +79,9 @@ def test_both_columns_run(rows: list[dict[str, Any]], page: str) -> None:
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     there: dict[str, Any] = {"rows": rows, "function": functions}
     here: dict[str, Any] = {"function": functions}
-    exec(setup(text, "there"), there)
-    exec(setup(text, "here"), here)
+    other_setup, our_setup = setups(text)
+    exec(other_setup, there)
+    exec(our_setup, here)
     here |= {name: value for name, value in there.items() if inspect.ismodule(value) and name not in here}
     count = 0
     for left, right, differs in table(text):
@@ -95,6 +97,7 @@ def test_each_page_has_a_test_and_rows() -> None:
     for page in pages:
         text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
         assert len(list(table(text))) == len(re.findall(r"^\| `", text, re.MULTILINE))
+        assert all(setups(text))
 
 
 def plain(value: Any) -> Any:
