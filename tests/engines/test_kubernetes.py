@@ -29,6 +29,7 @@ TOKEN = "a-token-of-the-tests"
 DEPLOYMENTS = "/apis/flink.apache.org/v1beta1/namespaces/default/flinkdeployments"
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +155,18 @@ def test_the_job_is_accepted(server: ApiServer) -> None:
     status, answer = server.dry_run(JOBS, job)
     assert status == 422
     assert "spec.template.spec.restartPolicy" in answer["message"]
+
+
+def test_the_network_policy_is_accepted(server: ApiServer) -> None:
+    status, answer = server.dry_run(POLICIES, manifest("network-policy.yaml"))
+    assert status == 201, answer
+    assert answer["spec"]["policyTypes"] == ["Ingress"]
+    assert "ingress" not in answer["spec"]  # a rule would allow connections
+
+
+def test_the_network_policy_fits_the_job() -> None:
+    labels = manifest("generate-job.yaml")["spec"]["template"]["metadata"]["labels"]
+    assert manifest("network-policy.yaml")["spec"]["podSelector"]["matchLabels"] == labels
 
 
 def test_the_launcher_fits_the_deployment() -> None:
