@@ -28,7 +28,7 @@ FRAMEWORKS = {
     "torchrun": ("torchrun, StatefulDataLoader", ["torch", "torchdata"], 1),
     "spawn": ("torch.multiprocessing.spawn", ["torch", "torchdata"], 1),
     "lightning": ("Lightning, ddp", ["torch", "lightning"], 2),
-    "transformers": ("Trainer of Hugging Face", ["torch", "transformers", "accelerate"], 2),
+    "transformers": ("Hugging Face Trainer", ["torch", "transformers", "accelerate"], 2),
     "accelerate": ("Accelerate", ["torch", "accelerate"], 2),
     "accelerate, dispatching": ("Accelerate, dispatching", ["torch", "accelerate"], 2),
     "jax": ("JAX, 2 processes of 2 devices", ["jax", "torch"], 2),

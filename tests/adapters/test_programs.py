@@ -24,7 +24,7 @@ SECTIONS = {
 MODULES = {
     "PyTorch": ["torch", "torchdata"],
     "Lightning": ["torch", "lightning", "torchdata"],
-    "Trainer of Hugging Face": ["torch", "transformers"],
+    "Hugging Face Trainer": ["torch", "transformers"],
     "Accelerate": ["torch", "accelerate"],
     "JAX": ["jax"],
     "Keras": ["tensorflow"],

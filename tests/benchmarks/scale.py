@@ -68,13 +68,13 @@ def simulate(scenario: Scenario) -> dict[str, str]:
     parts = [_counts(scenario, bins, seed) for seed in range(PARTS)]
     merged, seconds = _timed(lambda: histogram.merge(parts, bins))
     seen["histogram"] = f"{len(merged.bins):,} bins, {_size(len(pickle.dumps(merged, -1)))}"
-    seen["merging 16 of them"] = f"{seconds:.1f} s"
+    seen["merging 16 histograms"] = f"{seconds:.1f} s"
     options = ShardingOptions(num_shards=scenario.shards)
     made, seconds = _timed(lambda: plan.make_plan(["train"], {"train": merged}, options))
     split = made.splits[0]
     seen["shards"] = f"{split.num_shards:,}"
     seen["groups"] = f"{len(split):,}"
-    seen["plan"] = f"{_size(len(pickle.dumps(made, -1)))}, made in {seconds:.1f} s"
+    seen["plan"] = f"{_size(len(pickle.dumps(made, -1)))}, computed in {seconds:.1f} s"
     seen["sent twice"] = f"{split.received.sum() / merged.total - 1:.1%} of the records"
     seen["largest group"] = f"{split.received.max():,} examples, {_size(int(split.received.max()) * scenario.framed)}"
     seen |= _routing(scenario, split) | _metadata(scenario, split.num_shards)
