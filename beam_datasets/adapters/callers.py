@@ -59,6 +59,8 @@ class FitLoop(NamedTuple):
         is_resuming: whether it resumes from a checkpoint.
         resumes_longest_loader: whether it resumes from a checkpoint with the states of several loaders, and an epoch
             ends with the longest one: a `CombinedLoader` of mode `max_size`.
+        restarts_epoch: whether it resumes from a checkpoint in the middle of an epoch without a state of the loader, so
+            it trains on the first batches of the epoch again, and not on the last ones.
     """
 
     epoch: int
@@ -67,6 +69,7 @@ class FitLoop(NamedTuple):
     saves_rank_0_alone: bool
     is_resuming: bool
     resumes_longest_loader: bool
+    restarts_epoch: bool
 
 
 def is_divided_by_caller() -> bool:
@@ -123,6 +126,20 @@ def find_outer_divider() -> str | None:
         if path.endswith(_SHARDING_FILTERS) and getattr(frame.f_locals.get("self"), "num_of_instances", 1) > 1:
             return "sharding_filter()"
     return None
+
+
+def has_random_seed() -> bool:
+    """Returns whether a sampler of Accelerate (`use_seedable_sampler`) reads whose seed PyTorch has drawn at random.
+
+    Each process then has its own seed, and therefore its own order. Seeds that programs set have at most 32 bits, since
+    NumPy accepts no others.
+    """
+    for frame in _frames():
+        if frame.f_code.co_filename.endswith(_DISPATCHERS):
+            seed = getattr(frame.f_locals.get("self"), "initial_seed", None)
+            if isinstance(seed, int):
+                return seed >= 1 << 32
+    return False
 
 
 def is_epoch_set_by_accelerate() -> bool:
@@ -327,6 +344,7 @@ def _describe_fit_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoo
     is_after_last_batch = batches.is_last_batch and batches.current.completed < batches.current.processed
     is_between_epochs = loop.restarting and epochs.processed < epochs.started and is_after_last_batch
     epoch = epochs.processed if trainer.max_steps == -1 else epochs.completed
+    is_in_epoch = loop.restarting and not batches.is_last_batch and batches.current.processed > 0
     has_limit = isinstance(trainer.limit_train_batches, int)  # a float is a part of the length
     return FitLoop(
         epoch + is_between_epochs,
@@ -335,6 +353,7 @@ def _describe_fit_loop(loop: Any, is_stateful: bool, is_longest: bool) -> FitLoo
         saves_rank_0_alone=is_stateful and trainer.world_size > 1 and not _has_hook_for_loading(trainer),
         is_resuming=loop.restarting,
         resumes_longest_loader=is_stateful and is_longest and loop.restarting,
+        restarts_epoch=is_in_epoch and not is_stateful,
     )
 
 

@@ -14,6 +14,7 @@ from beam_datasets.adapters.callers import (
     find_loader,
     find_outer_divider,
     find_stateless_dataset_name,
+    has_random_seed,
     is_dispatched,
     is_state_saved_late,
     is_stateful_loader,
@@ -196,6 +197,7 @@ def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:
     """
     if loop is None:
         return
+    warn_of_restarted_epoch(dataset, loop)
     if loop.saves_rank_0_alone and not dataset._has_positions:
         LOGGER.warning(
             "%r: checkpoints of Lightning contain the state of the loader of rank 0 alone, and that of a stream does "
@@ -220,6 +222,35 @@ def warn_of_lightning(dataset: Dataset, loop: FitLoop | None) -> None:
             loop.epoch,
             loop.epoch - 1,
         )
+
+
+def warn_of_restarted_epoch(dataset: Dataset, loop: FitLoop | None) -> None:
+    """Logs a warning if Lightning resumes in the middle of an epoch with a loader that has no state.
+
+    Args:
+        dataset: the dataset or stream that is trained on.
+        loop: Lightning's loop over the epochs; None for another caller, which gets no warning.
+    """
+    if loop is not None and loop.restarts_epoch:
+        LOGGER.warning(
+            "%r: the checkpoint was saved in the middle of epoch %d, and Lightning does not restore a DataLoader of "
+            "PyTorch, so it trains on the first batches of the epoch again and leaves out the last ones. Use "
+            "torchdata.stateful_dataloader.StatefulDataLoader, also for each loader of a CombinedLoader, when the "
+            "checkpoint is saved and when the run resumes; or resume from a checkpoint at the end of an epoch.",
+            dataset,
+            loop.epoch,
+        )
+
+
+def warn_of_random_seed(dataset: Dataset, num_ranks: int) -> None:
+    """Logs a warning if a sampler of Accelerate has another seed in each process, so ranks read the same examples.
+
+    Args:
+        dataset: the dataset of the sampler.
+        num_ranks: the number of ranks.
+    """
+    if num_ranks > 1 and has_random_seed():
+        _warn_of_random_seed(repr(dataset), num_ranks)
 
 
 def warn_of_hugging_face(dataset: Dataset) -> None:
@@ -282,6 +313,23 @@ def _warn_of_batches_of_batches(dataset: str, batch_size: int, advice: str) -> N
         dataset,
         batch_size,
         advice,
+    )
+
+
+@functools.cache  # warns once
+def _warn_of_random_seed(dataset: str, num_ranks: int) -> None:
+    """Warns that the samplers of ranks have different orders.
+
+    Args:
+        dataset: the `repr` of the dataset.
+        num_ranks: the number of ranks.
+    """
+    LOGGER.warning(
+        "%s: the sampler of Accelerate (use_seedable_sampler) has a random seed, another one on each of %d ranks, so "
+        "some examples are read by several ranks, and others by none. Set DataLoaderConfiguration(data_seed=...), or "
+        "call accelerate.utils.set_seed() with the same number on all ranks before prepare().",
+        dataset,
+        num_ranks,
     )
 
 

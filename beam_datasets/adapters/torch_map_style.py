@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.adapters import torch_workers
+from beam_datasets.adapters.callers import find_fit_loop
+from beam_datasets.adapters.torch_loader_checks import warn_of_random_seed, warn_of_restarted_epoch
 from beam_datasets.adapters.torch_ranks import SINGLE_RANK, Ranks, ranks_of_process
 from beam_datasets.adapters.torch_transfer import wrap_for_transfer
 from beam_datasets.advice import advised_getattr
@@ -36,14 +38,31 @@ class MapStyle:
         self._block = block
         self._parent_ranks = parent_ranks
         self._worker_dataset: Dataset | None = None  # in the process of a DataLoader worker
+        self._has_announced_loop = False
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("map_style", "torch_dataset")
 
     def __len__(self) -> int:
-        """Returns the number of examples of all ranks together; a sampler divides them."""
+        """Returns the number of examples of all ranks together; a sampler divides them.
+
+        A sampler calls it when an iteration begins, so it logs warnings about the sampler and about its caller.
+        """
+        ranks = self._detect_ranks()
+        warn_of_random_seed(self._dataset, ranks.world_size)
+        loop = None if self._has_announced_loop else find_fit_loop()
+        if loop is not None:
+            self._has_announced_loop = True
+            warn_of_restarted_epoch(self._dataset, loop)
+        return self._count_examples(ranks)
+
+    def _detect_ranks(self) -> Ranks:
+        """Returns the ranks of this process, or of the parent of this DataLoader worker."""
+        return ranks_of_process() or self._parent_ranks or SINGLE_RANK
+
+    def _count_examples(self, ranks: Ranks) -> int:
+        """Returns the number of examples of all ranks together."""
         length = len(self._dataset)
-        ranks = ranks_of_process() or self._parent_ranks or SINGLE_RANK
         even = self._dataset._even(self._even, ranks.world_size, self._block)
         return length if even is None else even.length(length)
 
@@ -68,7 +87,7 @@ class MapStyle:
         Raises:
             IndexError: an index is out of range, as of a sampler that was made for another dataset.
         """
-        even_length, length = len(self), len(self._dataset)
+        even_length, length = self._count_examples(self._detect_ranks()), len(self._dataset)
         return [index_of(index, even_length) % length for index in indices]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:

@@ -455,18 +455,18 @@ def test_the_pass_after_a_loaded_state_is_the_next_epoch(items: Any, num_workers
 def test_workers_begin_with_the_epoch_of_the_loop_that_started_them(items: Any) -> None:
     """Spawned workers cannot find the loop of Lightning, and those that persist go on by themselves."""
     shuffled = items.shuffle(seed=3)
-    dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, *[False] * 5))
+    dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, *[False] * 6))
     for epoch in (3, 4):
         with as_worker(0, 1, 7):
             assert list(dataset) == list(shuffled.iterate(epoch=epoch))
     with as_worker(0, 0, 0):  # the parent itself is not in the loop
-        dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, *[False] * 5))
+        dataset = Divided(shuffled, rank=0, num_ranks=1, block=1, even=None, fit_loop=FitLoop(3, *[False] * 6))
         assert list(dataset) == list(shuffled)
 
 
 def test_an_iteration_is_closed_before_lightning_resumes_at_the_end_of_a_pass(items: Any) -> None:
     """The open files of the iteration before are closed, as before any other pass."""
-    loop = FitLoop(0, *[False] * 4, resumes_longest_loader=True)
+    loop = FitLoop(0, *[False] * 4, resumes_longest_loader=True, restarts_epoch=False)
     dataset = Divided(items.shuffle(seed=3), rank=0, num_ranks=1, block=1, even=None, fit_loop=loop)
     with as_worker(0, 1, 7):
         before = iter(dataset)

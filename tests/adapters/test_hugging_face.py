@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.adapters import torch_loader_checks
 from tests.adapters.conftest import needed
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
@@ -155,3 +156,24 @@ def test_epochs_of_accelerate_after_a_loaded_state(
     epochs = [[number for batch in prepared for number in batch["idx"].tolist()] for _ in range(3)]
     expected = [[int(example["idx"]) for example in train.iterate(epoch=epoch)] for epoch in (2, 3, 4)]
     assert epochs == [expected[0][8:], *expected[1:]]
+
+
+@pytest.mark.parametrize("way", ["random seed", "set_seed", "data_seed", "one rank"])
+def test_a_sampler_of_accelerate_with_a_seed_of_its_own(
+    torch: Any, three: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, way: str
+) -> None:
+    """Ranks have different orders then, also of a list; a warning says so."""
+    sampler_class = needed("accelerate.data_loader").SeedableRandomSampler
+    monkeypatch.setenv("WORLD_SIZE", "1" if way == "one rank" else "2")
+    monkeypatch.setenv("RANK", "0")
+    torch_loader_checks._warn_of_random_seed.cache_clear()
+    dataset = three.as_dataset("train").as_torch(map_style=True)
+
+    def order_of(data: Any, process: int) -> list[int]:
+        torch.manual_seed(7 if way == "set_seed" else (1 << 40) + process)  # PyTorch draws one of 64 bits at the start
+        return list(sampler_class(data, data_seed=3 if way == "data_seed" else None))
+
+    is_random = way in ("random seed", "one rank")
+    assert (order_of(dataset, 0) == order_of(dataset, 1)) == (not is_random)
+    assert order_of(dataset, 0) == order_of([*range(len(dataset))], 0)
+    assert ("has a random seed, another one on each of 2 ranks" in caplog.text) == (way == "random seed")

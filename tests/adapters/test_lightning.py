@@ -110,6 +110,34 @@ def test_a_run_that_is_restarted_in_an_epoch(torchdata: Any, train: Any, fit: An
         assert fit(loader, f"step={step}.ckpt", max_epochs=3) == whole[step:]
 
 
+@pytest.mark.parametrize("kind", ["plain", "combined", "map-style", "stateful"])
+def test_a_run_that_is_restarted_in_an_epoch_without_a_state(
+    torchdata: Any, three: Any, train: Any, fit: Any, caplog: Any, kind: str
+) -> None:
+    """Lightning trains on the first batches again, as it does with lists; a warning says what to use."""
+    from torch.utils.data import DataLoader
+
+    combined = needed("lightning.pytorch.utilities").CombinedLoader
+
+    def loader(*, is_list: bool = False) -> Any:
+        if kind == "map-style":
+            dataset = three.as_dataset("train").as_torch(map_style=True)
+            return DataLoader([dataset[i] for i in range(len(dataset))] if is_list else dataset, batch_size=4)
+        batches = list(train.batch(4)) if is_list else train.batch(4).as_torch()
+        if kind == "combined":
+            return combined([DataLoader(batches, batch_size=None) for _ in range(2)], "min_size")
+        return (torchdata.StatefulDataLoader if kind == "stateful" else DataLoader)(batches, batch_size=None)
+
+    if kind == "combined":
+        fit.model.ids = staticmethod(lambda batch: batch[0]["idx"].tolist())
+    fit(loader(), every=4, max_epochs=1)
+    assert "the checkpoint was saved in the middle of epoch" not in caplog.text
+    resumed = fit(loader(), "step=4.ckpt", max_epochs=1)
+    assert ("the checkpoint was saved in the middle of epoch 0" in caplog.text) == (kind != "stateful")
+    if kind != "stateful":
+        assert resumed == fit(loader(is_list=True), "step=4.ckpt", max_epochs=1)
+
+
 @pytest.mark.parametrize("kind", ["stateful", "stateful, workers"])
 def test_loaders_that_are_made_anew(torchdata: Any, train: Any, fit: Any, kind: str) -> None:
     """Lightning begins a pass over each new loader that it does not train on; a run that resumes has the same order."""
