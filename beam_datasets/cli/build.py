@@ -65,7 +65,9 @@ Without --runner, the pipeline runs on this machine with one worker process per 
             "print an estimate of the run, as `beam-datasets plan` does, and build nothing; encodes a sample of "
             "the source",
         ),
-        Option("--sample", "SHARE", "share of the source to encode for --dry_run; default: 0.01"),
+        Option(
+            "--sample", "SHARE", "share of the source to encode for --dry_run, more than 0 and at most 1; default: 0.01"
+        ),
         Option(
             "--trial",
             "N",
@@ -85,9 +87,9 @@ Without --runner, the pipeline runs on this machine with one worker process per 
         Option(
             "--check_against",
             "VERSION",
-            "compare the result with a published version (default: the highest lower one). If the changes need a "
-            "larger version bump, do not publish, but keep the result, so that `publish` can publish it under "
-            "another version",
+            "compare the result with a published version; default: the highest one below the version that is built. If "
+            "the changes need a larger version bump, do not publish, but keep the result, so that `publish` can "
+            "publish it under another version",
             value_is_optional=True,
             const="latest",
         ),
@@ -104,7 +106,8 @@ Without --runner, the pipeline runs on this machine with one worker process per 
         Option(
             "--check_images",
             "HOW",
-            "how to check image files: structure (the default), or decode, which decodes each",
+            "check of the image files: structure (whether they are whole), or decode (also decode each of them, which "
+            "is slower); default: the check of each image feature, structure unless the builder sets another",
             choices=("structure", "decode"),
         ),
         Group(

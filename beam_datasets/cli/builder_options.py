@@ -97,7 +97,7 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
         prefixed_flags = {f"--{option.name}": f"--{_dest(option.name)}"}
         flags = [prefixed_flags.get(flag, "") if flag in used_flags else flag for flag in flags]
         settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
-        group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option.name), **settings)
+        group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option), **settings)
 
 
 def _dest(name: str) -> str:
@@ -139,14 +139,39 @@ class _Flag(argparse.Action):
         setattr(namespace, self.dest, ["false" if negated else "true" if values is None else values])
 
 
-def _help(builder: type[DatasetBuilder], name: str) -> str:
-    """Returns the description of an argument from the `Args:` of a class or of its constructor."""
+def _help(builder: type[DatasetBuilder], option: inspect.Parameter) -> str:
+    """Returns the description of an argument from the `Args:` of a class or of its constructor, and its default."""
     documented = [each for kind in builder.__mro__ for each in (kind, vars(kind).get("__init__"))]
     matches = (
-        re.search(_ARGUMENT.format(name), inspect.cleandoc(each.__doc__ or ""), re.M) for each in documented if each
+        re.search(_ARGUMENT.format(option.name), inspect.cleandoc(each.__doc__ or ""), re.M)
+        for each in documented
+        if each
     )
     match = next(filter(None, matches), None)
-    return " ".join(match[1].split()).replace("%", "%%") if match else ""
+    text = " ".join(match[1].split()) if match else ""
+    if text and "default" not in text.lower() and (default := _default_text(option)):
+        text = f"{text.removesuffix('.')}. {default}"
+    return text.replace("%", "%%")
+
+
+_MAX_DEFAULT = 40  # characters
+
+
+def _default_text(option: inspect.Parameter) -> str:
+    """Returns the sentence about the default of an argument; '' for None, False, empty values and long ones.
+
+    >>> _default_text(inspect.Parameter("rows", inspect.Parameter.KEYWORD_ONLY, default=20_000))
+    'Default: 20000.'
+    """
+    default = option.default
+    if default is option.empty:
+        return "Required."
+    if default is True:
+        return "Default: true."
+    default = default.name if isinstance(default, enum.Enum) else default
+    is_shown = isinstance(default, (str, int, float, pathlib.PurePath, datetime.date)) and default not in ("", False)
+    text = str(default) if is_shown or (default == 0 and default is not False) else ""
+    return f"Default: {text}." if 0 < len(text) <= _MAX_DEFAULT else ""
 
 
 def _constructor_options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:

@@ -37,7 +37,10 @@ would fail too. A warning shows a setting that should be changed although builds
         ),
         SHARED_DISK,
         Option(
-            "--num_workers", "N", "number of worker processes of a local run; 0 means one per core", type=whole_number
+            "--num_workers",
+            "N",
+            "number of worker processes of a local run; 0 means one per core; default: one per core",
+            type=whole_number,
         ),
         Option(
             "--packages",

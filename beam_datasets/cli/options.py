@@ -427,7 +427,11 @@ SOURCES = (
     Flag("--dry_run", "print what would be read and written, and publish nothing"),
 )
 """Options of commands that make a dataset of others."""
-SHARED_DISK = Flag("--shared_disk", "declare that remote workers can access this machine's paths")
+SHARED_DISK = Flag(
+    "--shared_disk",
+    "declare that remote workers can access this machine's paths, as on NFS; without it, these paths are an error with "
+    "a remote runner",
+)
 NO_WAIT = Flag("--no_wait", "return as soon as the job is submitted to a remote runner")
 
 

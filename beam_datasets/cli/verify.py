@@ -59,7 +59,12 @@ The exit code is 0 if there are no findings (with --repair: if none remain), and
                 "FILE",
                 "file for the report of the pipeline; this machine and all workers must be able to access it",
             ),
-            Option("--num_workers", "N", "number of worker processes of a local run", type=whole_number),
+            Option(
+                "--num_workers",
+                "N",
+                "number of worker processes of a local run; 0 means one per core; default: one per core",
+                type=whole_number,
+            ),
             SHARED_DISK,
             NO_WAIT,
         ),

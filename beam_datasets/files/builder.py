@@ -203,7 +203,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             split name from a column. In Python, a `SplitBy`.
         train_until: with `split_by` time, the first time after the `train` split, such as 2026-01-01.
         stratify: a column of labels; each split gets its share of the rows of each label.
-        features: column -> type, instead of the type inferred from the files; see `beam_datasets.files.fields`.
+        features: column -> type, such as `age=int32` or `note=drop`, instead of the type inferred from the files;
+            docs/reference/file-types.md lists the types.
         key: the column that identifies a row, or a field of an object (`user.id`); by default the file and the position
             of the row in it.
         infer_rows: number of rows, spread over all files, from which the schema is inferred.

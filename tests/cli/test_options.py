@@ -320,9 +320,9 @@ def test_help_is_the_docstring_of_classes_and_constructors() -> None:
     text = " ".join(parser.format_help().split())
     assert "which rows go where." in text
     assert "10% or so." in text
-    assert "--root ROOT where the files stand. --tag" in text
+    assert "--root ROOT where the files stand. Required. --tag" in text
     assert re.search(r"--tag( TAGS)?, --tags TAGS which of them. --deep( \[true\|false\])?, --no_deep", text)
-    assert "--size SIZE rows of each. --file" in text
+    assert "--size SIZE rows of each. Default: 3. --file" in text
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -331,7 +331,63 @@ def test_each_option_of_a_format_of_files_is_described(name: str) -> None:
     add_builder_options(parser, resolve(name).builder)
     assert [action.dest for action in parser._actions if not action.help] == []
     [version] = [action.help for action in parser._actions if action.dest == "builder.version"]
-    assert version == "version of the dataset; raise it when the files have changed."
+    assert version == "version of the dataset; raise it when the files have changed. Default: 1.0.0."
+
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+
+class Defaults(DatasetBuilder, skip_registration=True):
+    """A builder whose arguments have defaults of each kind.
+
+    Args:
+        rows: rows to read.
+        kind: the kind.
+        scale: 100% is 1.
+        folder: the folder.
+        plain: whether it is plain.
+        fast: whether it is fast.
+        text: the text.
+        names: the names.
+        long: the long text.
+        limit: the limit; by default none.
+        source: the source.
+    """
+
+    VERSION = "1.0.0"
+
+    def __init__(
+        self,
+        *,
+        rows: int = 20_000,
+        kind: Kind = Kind.SMALL,
+        scale: float = 0.0,
+        folder: Path = Path("a/b"),
+        plain: bool = False,
+        fast: bool = True,
+        text: str = "",
+        names: tuple[str, ...] = (),
+        long: str = "x" * 60,
+        limit: int = 3,
+        source: str,
+    ) -> None:
+        super().__init__()
+
+
+def test_the_help_of_an_option_has_the_default() -> None:
+    parser = Parser("build")
+    add_builder_options(parser, Defaults)
+    helps = {action.dest.removeprefix("builder."): action.help for action in parser._actions}
+    del helps["help"]
+    assert helps == {
+        "rows": "rows to read. Default: 20000.", "kind": "the kind. Default: SMALL.",
+        "scale": "100%% is 1. Default: 0.0.", "folder": "the folder. Default: a/b.", "plain": "whether it is plain.",
+        "fast": "whether it is fast. Default: true.", "text": "the text.",
+        "names": "the names.",
+        "long": "the long text.", "limit": "the limit; by default none.", "source": "the source. Required.",
+    }  # fmt: skip
+    assert "100% is 1" in parser.format_help()
 
 
 def test_the_options_of_a_command() -> None:
