@@ -301,10 +301,17 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
     ) -> None:
         advice = None
         has_advice = "beam-datasets verify" in problem or "environment variable" in problem
-        if repairable and _SHARD.search(path) and not has_advice:
-            advice = f"To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
+        if repairable and not has_advice:
+            advice = repair_advice(path)
         super().__init__(problem, path=path, offset=offset, record=record, advice=advice)
         self.repairable = repairable
+
+
+def repair_advice(path: str) -> str | None:
+    """Returns the sentence that names the command to repair a dataset, for a shard; None for another file."""
+    if not _SHARD.search(path):
+        return None
+    return f"To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
 
 
 class WorkerError(BeamDatasetsError, RuntimeError):

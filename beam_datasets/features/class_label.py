@@ -106,7 +106,9 @@ class ClassLabel(Leaf):
                 return self.label_names.index(name)
             except ValueError:
                 hint = did_you_mean(name, self.label_names)
-                expected = f"expected one of the {len(self.label_names)} class names"
+                names = self.label_names
+                listed = f" {', '.join(map(repr, names))}" if len(names) <= _MAX_LISTED else ""
+                expected = f"expected one of the {len(names)} class names{listed}"
                 raise ValueError(f"{expected}, got {name!r}.{hint}") from None
         index = int(name) if name.isdecimal() else -1
         if str(index) != name:
@@ -250,6 +252,7 @@ class ClassLabel(Leaf):
 
 
 _INDEX = Scalar(np.int64)
+_MAX_LISTED = 10  # class names in an error
 
 
 def parse_names(text: str) -> list[str]:

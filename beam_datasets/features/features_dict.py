@@ -390,9 +390,15 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
             ) from None
         missing, extra = sorted(expected - keys), sorted(map(str, keys - expected))
         if missing or extra:
+            sentences = ["Add the missing ones."] * bool(missing)
+            sentences += ["Declare the unknown ones as features, or leave them out."] * bool(extra)
             problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
             raise FeatureKeyError(
-                f"the example's features differ from the dataset's: {', '.join(problem)}", feature=path
+                f"the example's features differ from the dataset's: {', '.join(problem)}",
+                feature=path,
+                expected=f"{sorted(expected)}",
+                got=f"{sorted(map(str, keys))}",
+                advice=" ".join(sentences),
             )
 
     return check

@@ -59,6 +59,7 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
             expected=f"the shape {expected}",
             got=f"{shape}",
             feature=path,
+            advice="None in the shape of a feature accepts any length." if len(shape) == len(expected) else None,
         )
 
 

@@ -201,9 +201,9 @@ def test_class_labels(tmp_path):
     assert F.ClassLabel(num_classes=3).int2str(2) == "2"
     assert (label.str2int(" dog\n"), F.ClassLabel(num_classes=3).str2int(" 2\n")) == (1, 2)
     for wrong in ("cow", "0"):
-        with pytest.raises(ValueError, match="one of the 2 class names, got"):
+        with pytest.raises(ValueError, match="one of the 2 class names 'cat', 'dog', got"):
             label.str2int(wrong)
-    with pytest.raises(ValueError, match="expected one of the 2 class names, got 'dgo'. Did you mean 'dog'"):
+    with pytest.raises(ValueError, match="'cat', 'dog', got 'dgo'. Did you mean 'dog'"):
         label.str2int("dgo")
     for index in (-1, 2):
         with pytest.raises(ValueError, match="not the index"):

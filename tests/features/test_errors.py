@@ -61,7 +61,11 @@ encode = F.compile_encoder(FEATURES)
         ({"t": [[1], [2, 3]]}, FeatureValueError, "t: [[1], [2, 3]] cannot be converted to int32"),
         ({"t": [[1], [None]]}, FeatureTypeError, "t: the value is None or has a None"),
         ({"text": None}, FeatureTypeError, "text: None is NoneType; expected str or bytes"),
-        ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: expected one of the 2 class names, got 'c'"),
+        (
+            {"labels": ["a", "c"]},
+            FeatureValueError,
+            "labels: item 1: expected one of the 2 class names 'a', 'b', got 'c'",
+        ),
         ({"labels": [2]}, FeatureValueError, "labels: item 0: label 2 is outside [-1, 2), for 2 classes"),
         ({"labels": np.array([0, 2])}, FeatureValueError, "labels: item 1: label 2 is outside [-1, 2)"),
         ({"labels": 3}, FeatureValueError, "labels: expected a sequence, got int: 3"),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
-from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
+from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError, repair_advice
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
@@ -89,10 +89,12 @@ class Shard:
         self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
-                expected=f"the index of a shard of {self.reader.size} bytes",
-                got=f"one of a shard of {self.index.shard_size} bytes",
-                path=f"{path}{INDEX_SUFFIX}",
-                advice="The shard is cut off or replaced, or the index is of another one: restore both.",
+                f"the shard has {self.reader.size} bytes, but {os.path.basename(path)}{INDEX_SUFFIX} is the index of a "
+                f"shard of {self.index.shard_size} bytes; one of the two was cut off or replaced",
+                expected=f"{self.index.shard_size} bytes",
+                got=f"{self.reader.size} bytes",
+                path=path,
+                advice=repair_advice(path),
             )
 
     def __del__(self) -> None:
