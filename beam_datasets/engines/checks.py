@@ -44,6 +44,7 @@ REMOTE_WORKER_SECONDS = 30  # for a worker of another machine to connect, which 
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
+CLUSTER = "beam_datasets.cluster"
 """Names of a worker pool's parameters: the launcher's versions as JSON, the job's name, the lowest level of logs."""
 VERSIONS_DIFFER = "versions differ"
 # Servers of gRPC in Python and Java, in Go, and what a client says of one that speaks HTTP/1.1.
@@ -126,18 +127,20 @@ def translate_log_level(options: PipelineOptions) -> None:
     worker.default_sdk_harness_log_level = level
 
 
-def send_parameters(options: PipelineOptions, job: str = "") -> None:
-    """Adds the launcher's versions, the job and the log level to the parameters that worker pools get.
+def send_parameters(options: PipelineOptions, job: str = "", cluster: str = "") -> None:
+    """Adds the launcher's versions, the job, its cluster and the log level to the parameters that worker pools get.
 
     Args:
         options: options of the pipeline; `environment_config` is changed.
         job: name of the job, for the logs of workers; '' if it is not known yet.
+        cluster: URL of the REST interface of the Flink cluster that runs the job; '' for none.
     """
     portable = options.view_as(PortableOptions)
     if portable.environment_type == "EXTERNAL" and portable.environment_config:
         url, params = pool_of(options)
         level = str(options.view_as(WorkerOptions).default_sdk_harness_log_level or "INFO")
         params |= {VERSIONS: json.dumps(versions()), JOB: job, LOG_LEVEL: level}
+        params |= {CLUSTER: cluster} if cluster else {}
         portable.environment_config = json.dumps({"url": url, "params": params})
 
 

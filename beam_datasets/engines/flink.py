@@ -133,6 +133,14 @@ class FlinkCluster:
         """
         return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
 
+    def has_ended(self, name: str) -> bool:
+        """Returns whether the last job of this name has ended; False if the cluster has no such job.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        return self.state(name) in _ENDED
+
     def state(self, name: str) -> str | None:
         """Returns the state of the last job of this name, such as FINISHED; None if the cluster has no such job.
 

@@ -366,7 +366,8 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> list[str]:
             lack this package.
     """
     engines.check_installs_package(options)
-    checks.send_parameters(options, _job_name(options))
+    cluster = cluster_of(options)
+    checks.send_parameters(options, _job_name(options), cluster.url if cluster else "")
     answered = checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
     spark.check_job_server_is_idle(options)
     return answered

@@ -3,10 +3,10 @@
     python -m beam_datasets.beam.worker_pool --port 50000
 
 The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
-worker pool in four ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
+worker pool in five ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
 the command `python`; they are forked from a process that has imported Beam and this package, which would take seconds;
-and a runner gets its answer when the worker has connected to it or has ended (Flink's runner would wait forever for a
-worker that has ended), by the relay of `worker_relay`.
+a runner gets its answer when the worker has connected to it or has ended (Flink's runner would wait forever for a
+worker that has ended), by the relay of `worker_relay`; and workers whose Flink job has ended are stopped.
 """
 
 from __future__ import annotations
@@ -19,29 +19,52 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent import futures
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.engines.checks import JOB, LOG_LEVEL, VERSIONS, version_problem, versions
+from beam_datasets.engines.checks import CLUSTER, JOB, LOG_LEVEL, VERSIONS, EngineError, version_problem, versions
+from beam_datasets.engines.flink import FlinkCluster
 from beam_datasets.engines.worker_logging import send_logs
 from beam_datasets.engines.worker_output import WorkerStream
 from beam_datasets.engines.worker_relay import WorkerRelay
 from beam_datasets.frames import is_authors
+from beam_datasets.publishing.progress import call_every
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.engines.worker_logging"]
 DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
+ASK_SECONDS = 30.0  # between two looks for workers of ended jobs; the state that Flink reports is up to 3 s old
 
 _LOGGER = logging.getLogger(__name__)
+
+
+class _FlinkJob(NamedTuple):
+    """The job of a worker.
+
+    Attributes:
+        cluster: URL of the cluster's REST interface.
+        name: name of the job.
+    """
+
+    cluster: str
+    name: str
+
+    def has_ended(self) -> bool:
+        """Returns whether the cluster reports that the job has ended; False if it does not answer."""
+        try:
+            return FlinkCluster(self.cluster).has_ended(self.name)
+        except (EngineError, LookupError, TypeError):  # the last two for the answer of another server at this address
+            return False
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
@@ -51,6 +74,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
+        self._jobs: dict[ForkServerProcess, tuple[_FlinkJob, float]] = {}  # with the time of the worker's start
         self._is_closed = False
 
     def StartWorker(self, request: Any, context: Any) -> Any:
@@ -84,6 +108,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         key = context.peer(), request.worker_id  # two task managers may choose the same name
         replaced_worker = self._workers.get(key)
         self._workers[key] = worker
+        if cluster := request.params.get(CLUSTER, ""):
+            self._jobs[worker] = _FlinkJob(cluster, request.params[JOB]), time.monotonic()
         threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
         if replaced_worker is not None:  # a runner has one worker of an id
             _stop_worker(replaced_worker)
@@ -100,6 +126,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         code, because it can be read only once.
         """
         wait([worker.sentinel])
+        self._jobs.pop(worker, None)
         cause = _cause(worker.exitcode or 0)
         if self._workers.get(key) is worker:
             del self._workers[key]
@@ -108,6 +135,19 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             relay.close()
         if worker.exitcode not in (0, -signal.SIGTERM):
             _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, cause)
+
+    def stop_workers_of_ended_jobs(self) -> None:
+        """Stops the workers that were started at least `ASK_SECONDS` ago and whose job has ended.
+
+        Beam's runner ends the workers of a job, unless a task failed while it opened: then it keeps some for ever.
+        """
+        started_before = time.monotonic() - ASK_SECONDS
+        jobs = {worker: job for worker, (job, started) in self._jobs.copy().items() if started <= started_before}
+        ended_jobs = {job for job in set(jobs.values()) if job.has_ended()}
+        for key, worker in self._workers.copy().items():
+            if jobs.get(worker) in ended_jobs and self._workers.pop(key, None) is not None:
+                _LOGGER.info("worker %s is stopped: its job %s has ended", worker.name, jobs[worker].name)
+                _stop_worker(worker)
 
     def close(self) -> None:
         """Ends all workers, also those that are being started."""
@@ -208,7 +248,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     server, port, pool = serve(arguments.port)
     print(f"Worker pool listening on {HOST}:{port}", flush=True)
     try:
-        server.wait_for_termination()
+        with call_every(ASK_SECONDS, pool.stop_workers_of_ended_jobs):
+            server.wait_for_termination()
     except KeyboardInterrupt:
         return 130
     finally:

@@ -1,6 +1,8 @@
 """The pool of workers as a runner asks it, and as a program."""
 
 import contextlib
+import http.server
+import json
 import os
 import signal
 import socket
@@ -12,13 +14,13 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, beam_runner_api_pb2, endpoints_pb2
 
-from beam_datasets.engines import worker_pool
+from beam_datasets.engines import checks, worker_pool
 
 WORKER_SECONDS = 60
 
@@ -258,6 +260,55 @@ def await_workers(pool: worker_pool.WorkerPool, count: int) -> None:
     while len(pool._workers) != count or not all(worker.pid for worker in pool._workers.values()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class JobManager(http.server.BaseHTTPRequestHandler):
+    """Flink's REST interface, as far as it lists jobs."""
+
+    states: ClassVar[dict[str, str]] = {}
+
+    def do_GET(self) -> None:
+        jobs = [{"jid": name, "name": name, "state": state, "start-time": 1} for name, state in self.states.items()]
+        body = json.dumps({"jobs": jobs}).encode() if self.path == "/jobs/overview" else b"[]"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Writes nothing."""
+
+
+@pytest.mark.slow
+def test_workers_of_ended_jobs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam's runner keeps some of a job that has lost one; their memory was lost until the pool ended."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), JobManager)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    cluster = f"http://127.0.0.1:{server.server_port}"
+    states = {"runs": "RUNNING", "ends": "FINISHED", "fails": "FAILED", "is cancelled": "CANCELED"}
+    monkeypatch.setattr(JobManager, "states", states)
+    jobs = [(cluster, name) for name in [*states, "is unknown"]]
+    jobs += [("http://127.0.0.1:1", "ends"), (f"{cluster}/elsewhere", "ends"), ("", "ends")]  # no cluster answers there
+    pool = worker_pool.WorkerPool()
+    with runner() as control, futures.ThreadPoolExecutor() as executor:
+        requests = [beam_fn_api_pb2.StartWorkerRequest(worker_id=f"{url} {name}") for url, name in jobs]
+        for request, (url, name) in zip(requests, jobs):
+            request.control_endpoint.url = control
+            request.params.update({checks.JOB: name} | ({checks.CLUSTER: url} if url else {}))
+        for answer in executor.map(lambda request: pool.StartWorker(request, Peer("ipv4:127.0.0.1:1")), requests):
+            assert not answer.error
+        workers = {worker_id: worker for (_, worker_id), worker in pool._workers.items()}
+        pool.stop_workers_of_ended_jobs()
+        assert len(pool._workers) == len(jobs)  # as the state may be that of an earlier job of the same name
+        monkeypatch.setattr(worker_pool, "ASK_SECONDS", 0)
+        pool.stop_workers_of_ended_jobs()
+        stopped = {f"{cluster} {name}" for name in ("ends", "fails", "is cancelled")}
+        assert wait([workers[name].sentinel for name in stopped], WORKER_SECONDS)
+        await_workers(pool, len(jobs) - len(stopped))
+        assert {worker_id for _, worker_id in pool._workers} == set(workers) - stopped
+        pool.close()
+    server.shutdown()
+    server.server_close()
 
 
 @dataclass(frozen=True)

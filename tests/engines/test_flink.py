@@ -6,6 +6,7 @@ Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewh
 import contextlib
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
 from tests.engines.cluster_servers import HOST
 from tests.engines.cut_connections import Proxy
+from tests.engines.flink_kills import children
 from tests.engines.jobs import (
     JOB_SECONDS,
     NUMBERS,
@@ -287,6 +289,31 @@ def test_a_worker_that_dies_while_it_unpickles_its_code(cluster: flink.Cluster, 
     assert code == 0, output
     assert not marker.exists()
     assert "restart 1: a worker process died" in output, output
+
+
+def test_workers_that_a_restart_leaves_are_stopped(cluster: flink.Cluster, tmp_path: Path) -> None:
+    """Beam's runner keeps workers of a job in which one dies before it has connected, until the TaskManager ends."""
+    port = free_port()
+    code = "from beam_datasets.engines import worker_pool; worker_pool.ASK_SECONDS = 1; worker_pool.main()"
+    with served([sys.executable, "-c", code, f"--port={port}"], port, tmp_path / "pool.log") as pool:
+
+        def workers() -> list[int]:
+            return [worker for forkserver in children(pool.pid) for worker in children(forkserver)]
+
+        options = ["--data_dir", str(tmp_path / "data"), *cluster.options(), f"--environment_config=localhost:{port}"]
+        process = start("build", NUMBERS, *options)
+        try:
+            while not cluster.overview()["jobs-running"] or not workers():
+                assert process.poll() is None, end(process)
+                time.sleep(0.01)
+            os.kill(workers()[0], signal.SIGKILL)
+        finally:
+            exit_code, output = end(process)
+        assert exit_code == 0, output
+        deadline = time.monotonic() + JOB_SECONDS
+        while workers():
+            assert time.monotonic() < deadline, (tmp_path / "pool.log").read_text()
+            time.sleep(0.1)
 
 
 def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_path: Path) -> None:
