@@ -33,7 +33,7 @@ MAX_FAILURES = 100  # failures to request for a job
 MAX_REASON = 300  # characters of a failure's message
 SAME_SECONDS = 1.0  # failures closer together count as one
 _JAVA_CLASS = re.compile(r"^(?:\w+(?:Exception|Error): )+")
-_LAMBDA = re.compile(r"/?(?:\w*Map|ParDo)\(<lambda[^)]*\)")
+_LAMBDA = re.compile(r"/?\{?(?:\w*Map|ParDo)\(<lambda[^)]*\)(?:, Map\(decode\)\}?)?")  # as in Beam's Create
 _VERTEX = re.compile(r" at (?:\[\d+\])?(.*?)\)(?: ->| \(\d+/|$)")
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _FAILING = frozenset({"FAILING", "FAILED"})  # states of a job whose last failure repeats nothing
@@ -250,6 +250,8 @@ def stage_name(vertex: str) -> str:
     'Write'
     >>> stage_name("MapPartition (MapPartition at [7]{Generate train, WriteExamples}) (2/2) - execution #0")
     'Generate train, Encode'
+    >>> stage_name("MapPartition (MapPartition at [2]WriteExamples/Start/{FlatMap(<lambda at c.py:4>), Map(decode)})")
+    'Start'
     """
     match = _VERTEX.search(vertex)
     if match is None or match[1].startswith("ExtractOutput"):
@@ -257,7 +259,7 @@ def stage_name(vertex: str) -> str:
     # The name of a fused stage has only the outer transform, WriteExamples, whose fused part encodes.
     name = match[1].replace("WriteExamples/", "").replace(", WriteExamples}", ", Encode}")
     name = _LAMBDA.sub("", name)
-    return name.strip("{}").replace("{", "").replace("}", "")
+    return name.strip("{}, ").replace("{", "").replace("}", "")
 
 
 def _failures(exceptions: Any, state: str) -> tuple[Failure, ...]:
