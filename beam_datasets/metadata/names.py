@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
 from beam_datasets.errors import MetadataError
+from beam_datasets.metadata.version import LATEST
 
 Scalar: TypeAlias = "bool | int | float | str"
 
@@ -22,9 +23,10 @@ NUM_DIGITS = 5  # shard numbers have this many digits at least
 _DATASET = r"[a-zA-Z]\w*"
 _CONFIG = r"[\w+\-.]+"
 _VERSION = r"(?:\d+|\*)(?:\.(?:\d+|\*)){2}"
+_LATEST = "|".join(LATEST)
 _NAME = re.compile(
-    rf"(?:(?P<namespace>[\w\-]+):(?!latest\b))?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
-    rf"(?::(?P<version>{_VERSION}|latest))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?\Z"
+    rf"(?:(?P<namespace>[\w\-]+):(?!(?:{_LATEST})\b))?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
+    rf"(?::(?P<version>{_VERSION}|{_LATEST}))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?\Z"
 )
 _PATH = re.compile(rf"([^:]+)/({_VERSION})")
 _FILENAME = re.compile(
@@ -41,7 +43,7 @@ class DatasetName:
     Attributes:
         name: name of the dataset, in snake case.
         config: name of the config; None for the default config.
-        version: a version, a pattern or 'latest'; None for the default version.
+        version: a version, a pattern, 'latest' or 'experimental_latest'; None for the default version.
         kwargs: further arguments for the builder.
         namespace: the text before a colon that precedes the name; None if there is none.
     """

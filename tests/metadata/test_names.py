@@ -1,6 +1,7 @@
 """Names, keys and versions, against what TFDS makes of them."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import operator
@@ -35,6 +36,9 @@ def test_parse_agrees_with_tfds(case):
         return
     expected = {key: cast(tagged) for key, tagged in case["kwargs"].items()}
     parsed = DatasetName.parse(case["input"])
+    if case["input"] == "ds:experimental_latest":  # for TFDS, the dataset experimental_latest in the namespace ds
+        assert parsed == DatasetName("ds", version="experimental_latest")
+        return
     assert (parsed.namespace, parsed.name) == (case["namespace"], case["name"])
     assert (parsed.config, parsed.version) == (expected.pop("config", None), expected.pop("version", None))
     assert parsed.kwargs == expected
@@ -59,6 +63,15 @@ VALUES = st.one_of(
 )
 def test_parse_reads_what_is_written(name):
     assert DatasetName.parse(str(name)) == name
+
+
+@pytest.mark.parametrize("version", ["latest", "experimental_latest"])
+@pytest.mark.parametrize("name", ["ds", "ds/small", "ns:ds", "ns:ds/small"])
+def test_the_latest_version_is_no_dataset_of_a_namespace(name, version):
+    expected = dataclasses.replace(DatasetName.parse(name), version=version)
+    assert DatasetName.parse(f"{name}:{version}") == expected
+    assert DatasetName.parse(str(expected)) == expected
+    assert DatasetName.parse(f"ns:{version}_ds").name == f"{version}_ds"
 
 
 def test_garbage_is_refused_fast():
