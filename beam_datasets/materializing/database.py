@@ -94,7 +94,19 @@ class Database:
         except (MemoryError, self._duckdb.OutOfMemoryException):
             raise LimitError(f"it takes more than {self.max_bytes / 2**30:g} GiB of memory") from None
         except self._duckdb.Error as error:
-            raise DatabaseError(str(error)) from None
+            raise to_error(str(error), self.max_bytes) from None
+
+
+def to_error(text: str, max_bytes: int | None = None) -> DatabaseError:
+    """Returns the error for a text of DuckDB, whose parser reports memory that it did not get as any other error.
+
+    Args:
+        text: DuckDB's text.
+        max_bytes: the limit of memory; None for `MAX_BYTES`.
+    """
+    if "bad_alloc" in text or "allocation failure" in text.lower():
+        return LimitError(f"it takes more than {(max_bytes or MAX_BYTES) / 2**30:g} GiB of memory")
+    return DatabaseError(text)
 
 
 class LimitedDatabase:
@@ -124,6 +136,8 @@ def _end_error(code: int) -> DatabaseError:
         return LimitError(f"it takes more than {MAX_SECONDS:g} s for a block of examples")
     if code in (0, -signal.SIGABRT):  # by `_receive`, or by C++, which could allocate no more
         return LimitError(f"it takes more than {MAX_BYTES / 2**30:g} GiB of memory")
+    if code == -signal.SIGKILL:
+        return DatabaseError("the process that evaluates it was killed (SIGKILL), as if the machine had no memory left")
     name = f"exit code {code}" if code > 0 else f"signal {-code} ({signal.strsignal(-code)})"
     return DatabaseError(f"the process that evaluates it ended with {name}; an error of it is above")
 

@@ -26,7 +26,13 @@ from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.trees import iter_nested_features, join_steps
-from beam_datasets.materializing.database import DatabaseError, Evaluator, LimitedDatabase, LimitError
+from beam_datasets.materializing.database import (
+    DatabaseError,
+    Evaluator,
+    LimitedDatabase,
+    LimitError,
+    to_error,
+)
 from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 if TYPE_CHECKING:
@@ -39,12 +45,16 @@ Convert = Callable[[list[Any]], Any]
 _DATABASE = LimitedDatabase()
 _TABLE = "examples"
 _MAX_NAMES = 20  # of labels in an error
+_TOO_DEEP = "expected an expression of fewer levels, got one that is nested too deeply. Compare with in or a filter="
 _BEFORE, _AFTER = f"SELECT 1 FROM {_TABLE} WHERE (\n", "\n)"
 _NODES = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "LAMBDA", "LAMBDA_REF", "OPERATOR", "TYPE"),
 }
 """Classes of parsed expressions that see the example alone. Others are subqueries, windows, `*`, `#1`, parameters."""
+
+_SETTING = re.compile(r"(?:, or|\.? Use|^Use) \"?SET [^\n]*\n?", re.MULTILINE)
+"""Advice of DuckDB to change a setting, which an expression cannot do."""
 
 _OUTSIDE = re.compile(r"pg_.*|has_.*|current_.*|.*_pg_.*|map_type_id_.*|session_user|user|version|age|getenv")
 """Functions about the session or the machine, though DuckDB calls them consistent; age() counts from today."""
@@ -101,7 +111,10 @@ class Where:
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
         optional_columns = {name: _arrow_converter(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in optional_columns.items() if column is not None}
-        names = self._names(database, features, columns)
+        try:
+            names = self._names(database, features, columns)
+        except RecursionError:
+            raise self._error(_TOO_DEEP, columns) from None
         schema = pa.schema([(name, columns[name][0]) for name in names])
         table = _unused_name(features)
         source = f" FROM {table}" if names else ""
@@ -161,18 +174,40 @@ class Where:
             _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", arguments)
             parsed = json.loads(text)
             if parsed["error"]:
-                position = int(parsed.get("position", 0)) - len(prefix)
-                message = f"{parsed['error_message']}\n{_mark_position(self.expression, position)}"
-                raise self._error(message, columns)
+                raise self._parse_error(parsed, len(prefix), columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(database, nodes, columns)
+        refs = self._check_names(nodes, features, columns, len(prefix))
+        original_names = {name.lower(): name for name in features}
+        for node in nodes:
+            sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
+            if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
+                self._check_labels(
+                    sides, {name: features[original_names[name]] for name in refs if name in original_names}, columns
+                )
+        return [name for name in columns if name.lower() in refs]
+
+    def _check_names(
+        self, nodes: list[Any], features: Any, columns: dict[str, Any], num_before: int
+    ) -> dict[str, dict[str, Any]]:
+        """Returns {name in lower case: a node with it} of the features and parameters that the expression names.
+
+        Args:
+            nodes: the nodes of the parsed expression; see `_nodes`.
+            features: the features of the dataset.
+            columns: the columns; see `_names`.
+            num_before: number of characters before the expression in the parsed query.
+
+        Raises:
+            BeamDatasetsError: a feature does not exist, or has no column; a division is meant as a nested name.
+        """
         refs = {node["column_names"][0].lower(): node for node in nodes if node["class"] == "COLUMN_REF"}
         original_names = {name.lower(): name for name in features}
         parameters = {name for node in nodes if node["class"] == "LAMBDA" for name in _parameters(node)}
         for name, node in refs.items():
-            pointed = _mark_position(self.expression, node["query_location"] - len(prefix))
+            pointed = _mark_position(self.expression, node["query_location"] - num_before)
             if name not in original_names and name not in parameters:
-                hint = _with_dots(nodes, features) or did_you_mean(name, features)
+                hint = _with_dots(nodes, features) or _without_quotes(name, features) or did_you_mean(name, features)
                 hint = hint or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in original_names and original_names[name] not in columns:
@@ -181,13 +216,24 @@ class Where:
             if alike := _names_alike(name, features):
                 message = f"features {alike} differ only in upper and lower case, which SQL takes for one name"
                 raise self._error(f"{message}. Use a filter in Python\n{pointed}", columns)
-        for node in nodes:
-            sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
-            if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
-                self._check_labels(
-                    sides, {name: features[original_names[name]] for name in refs if name in original_names}, columns
-                )
-        return [name for name in columns if name.lower() in refs]
+        if not parameters and (hint := _with_dots(nodes, features)):
+            raise self._error(hint.strip(), columns)
+        return refs
+
+    def _parse_error(self, parsed: Any, num_before: int, columns: dict[str, Any]) -> BeamDatasetsError:
+        """Returns the error for an expression that cannot be parsed.
+
+        Args:
+            parsed: the answer of DuckDB's `json_serialize_sql`.
+            num_before: number of characters before the expression in the parsed query.
+            columns: the columns, for the error.
+        """
+        text, position = parsed["error_message"], int(parsed.get("position", 0)) - num_before
+        if isinstance(error := to_error(text), LimitError):
+            return self._error(error, columns)
+        if "expression depth limit" in text:
+            return self._error(_TOO_DEEP, columns)
+        return self._error(f"{text}\n{_mark_position(self.expression, position)}", columns)
 
     def _check_functions(self, database: Evaluator, nodes: list[Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if the result of the expression depends on anything but the example.
@@ -254,7 +300,7 @@ class Where:
         names = ", ".join(columns) or "none"
         error_class = ExpressionLimitError if isinstance(message, LimitError) else BeamDatasetsError
         return error_class(
-            f"where={self.expression!r:.1000}: {message!s:.1000}\n"
+            f"where={self.expression!r:.1000}: {_SETTING.sub('', str(message)):.1000}\n"
             f"Give a condition in DuckDB's SQL over these features: {names}."
         )
 
@@ -293,11 +339,17 @@ def _with_dots(nodes: list[Any], features: Any) -> str:
     """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none."""
     nested = {path.lower(): ".".join(steps) for path, steps, _ in iter_nested_features(features) if len(steps) > 1}
     for node in nodes:
-        names = "/".join(_names_in_divisions(node))
+        names = "/".join(_names_in_divisions(node)) if node.get("function_name") == "/" else ""
         for path, dotted in sorted(nested.items(), reverse=True):  # the deepest first
             if names and (names == path or names.startswith(f"{path}/")):
                 return f" In an expression {path} is a division; the feature is {dotted}."
     return ""
+
+
+def _without_quotes(name: str, features: Any) -> str:
+    """Returns a hint for the quoted name of a nested feature, such as "a.b" in quotes; '' if there is none."""
+    nested = {".".join(steps).lower(): steps for _, steps, _ in iter_nested_features(features) if len(steps) > 1}
+    return f" Without quotes around the dots, it is the feature {'.'.join(nested[name])}." if name in nested else ""
 
 
 def _names_in_divisions(node: Any) -> list[str]:

@@ -23,7 +23,7 @@ from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.materializing import database
 from beam_datasets.materializing.filters import Filter
 from beam_datasets.materializing.plan import plan_job
-from beam_datasets.materializing.where import Where
+from beam_datasets.materializing.where import ExpressionLimitError, Where
 from tests.facts import raises_with
 
 TREE = F.FeaturesDict(
@@ -134,6 +134,35 @@ def test_errors_of_long_expressions_are_short(expression: str) -> None:
     with pytest.raises(BeamDatasetsError) as caught:
         Where(expression).compile(TREE)
     assert len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "not " * 900 + "(n > 3)",
+        "- " * 990 + "n > 3",
+        "list_transform(" * 490 + "[n]" + ", lambda x: x)" * 490 + " is null",
+        "(" * 2000 + "n > 3" + ")" * 2000,
+        "case when n > 1 then " * 3000 + "true" + " else false end" * 3000,
+    ],
+)
+def test_expressions_of_many_levels_are_errors(expression: str) -> None:
+    with raises_with(BeamDatasetsError, mentions=[repr(expression)[:200], "nested too deeply", "filter="]):
+        Where(expression).compile(TREE)
+
+
+@pytest.mark.parametrize("expression", ["n % 0 = 1", "(" * 2000 + "n" + ")" * 2000])
+def test_errors_advise_no_setting(records: list[bytes], expression: str) -> None:
+    """Settings of DuckDB are locked, so that SET would be a syntax error."""
+    with pytest.raises(BeamDatasetsError) as caught:
+        Where(expression).compile(TREE)(records)
+    assert "SET" not in str(caught.value)
+
+
+def test_a_text_that_the_parser_has_no_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "MAX_BYTES", 64 << 20)
+    with raises_with(ExpressionLimitError, mentions=["0.0625 GiB of memory"]):
+        Where(f"text > '{'a' * 10_000_000}'").compile(TREE)
 
 
 def test_times_are_in_utc(records: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +327,10 @@ def test_nested_names_are_proposed_at_any_depth() -> None:
     tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "n": np.int64})
     with raises_with(BeamDatasetsError, mentions=["a/b/c", "a.b.c."]):
         Where("a/b/c > 1").compile(tree)
+    with raises_with(BeamDatasetsError, mentions=["a/d is a division", "a.d."]):
+        Where("a / d > 1").compile(F.FeaturesDict({**dict(tree), "d": F.Scalar(np.int64)}))
+    with raises_with(BeamDatasetsError, mentions=["unknown feature 'a.b.c'. Without quotes", "the feature a.b.c."]):
+        Where('"a.b.c" > 1').compile(tree)
     encode = F.compile_encoder(tree)
     records = [encode({"a": {"b": {"c": i}, "d": 2}, "n": 4}) for i in range(3)]
     assert Where("a.b.c = n/a.d").compile(tree)(records) == [2]
