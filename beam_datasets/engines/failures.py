@@ -123,9 +123,25 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
         name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", location):  # Beam measures elements
         return errors.InvalidKeyError(f"{NOT_UTF8}{location}")
+    return GenerationError(f"{name}: {message.strip()}{_hint_of_module(name, message, text)}{location}")
+
+
+def _hint_of_module(name: str, message: str, text: str) -> str:
+    """Returns what to do if a worker cannot import a module, or processes that it starts cannot; '' for other errors.
+
+    Args:
+        name: name of the error's class.
+        message: the error's message.
+        text: the engine's text, which has the traceback.
+    """
     if name == "ModuleNotFoundError" and "pickle" in text:
-        message += ". Workers need this project, and what the dataset's module imports, installed where they run"
-    return GenerationError(f"{name}: {message.strip()}{location}")
+        return ". Workers need this project, and what the dataset's module imports, installed where they run"
+    if name == "PicklingError" and re.search(r"import of module .* failed|not the same object", message):
+        return (
+            ". Workers get the code of a single file without a module, so other processes cannot import its functions. "
+            "Use threads (multiprocessing.pool.ThreadPool), or move the function to a module that workers can import"
+        )
+    return ""
 
 
 def add_facts_to_message(error: errors.BeamDatasetsError) -> None:

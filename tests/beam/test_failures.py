@@ -1,10 +1,15 @@
 """The one error that is made of what a runner raises, and what a script says on standard error."""
 
+import pickle
 import re
 import subprocess
 import sys
 import traceback
+import types
+from multiprocessing.pool import ThreadPool
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +81,29 @@ def test_an_exception_group_is_the_error_in_it_and_no_traceback():
     text += "  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------\n"
     made = str(reason(RuntimeError(text)))
     assert made == "ExceptionGroup: several\n  (in stage 'Generate train', at /home/me/dataset.py:24 in rows)"
+
+
+def function_of(module: types.ModuleType) -> Any:
+    exec("def square(number): return number * number", module.__dict__)
+    return module.square
+
+
+@pytest.mark.parametrize("is_other_copy", [False, True])
+def test_processes_that_cannot_import_the_code_of_a_single_file(monkeypatch, is_other_copy):
+    square = function_of(types.ModuleType("my_single_file"))
+    if is_other_copy:
+        other = types.ModuleType("my_single_file")
+        function_of(other)
+        monkeypatch.setitem(sys.modules, "my_single_file", other)
+    with pytest.raises(pickle.PicklingError) as caught:
+        ForkingPickler.dumps(square)  # as `multiprocessing.Pool.map` does
+    text = "".join(traceback.format_exception(caught.value))
+    with raises_with(GenerationError, mentions=["PicklingError: Can't pickle <function square", "ThreadPool"]):
+        raise reason(RuntimeError(text))
+    with ThreadPool(2) as pool:  # which the error advises
+        assert pool.map(square, range(3)) == [0, 1, 4]
+    other_text = text.replace("import of module", "x").replace("not the same object", "x")
+    assert "ThreadPool" not in str(reason(RuntimeError(other_text)))
 
 
 def test_versions_that_a_worker_pool_has_compared():
