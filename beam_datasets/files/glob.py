@@ -172,6 +172,11 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     first_wildcard = re.search(r"[*?\[]", pattern)
     beam_pattern = folder + (f"{pattern[: first_wildcard.start()]}**" if first_wildcard else pattern)
     scheme = folder.partition("://")[0]
+    if scheme in _EXTRAS and _PASSWORD.match(f"{folder}{pattern}"):
+        raise InputError(
+            f"{folder}{pattern}: expected a URL without a password, which clients of stores would write to logs. Give "
+            "credentials in variables of the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     try:
         if not _store_answers(beam_pattern):
             problem = f"expected files that can be listed, got no answer of the store within {_MAX_WAIT:.0f} s"
@@ -197,6 +202,8 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
             continue
         yield ListedFile(metadata.path, metadata.size_in_bytes, round(metadata.last_updated_in_seconds, 3))
 
+
+_PASSWORD = re.compile(r"\w+://[^/]*:[^/]*@")
 
 _LACKS_OPTIONS = re.compile("pipeline_options is not set|Must provide one of client or options")
 """What Beam's file systems of HDFS and S3 say if no options are set."""
