@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
@@ -59,6 +61,43 @@ def test_all_workers_get_whole_batches(
         next(iterator)
     state = json.loads(json.dumps(iterator.get_state()))
     assert numbers(dataset.iterate(state=state)) == expected[steps:]
+
+
+@settings(max_examples=60)
+@given(
+    length=st.integers(1, N),
+    worker_count=st.integers(1, 3),
+    block=st.integers(1, 6),
+    even=st.sampled_from(["drop", "pad"]),
+    size=st.integers(1, 3),
+    is_batched_first=st.booleans(),
+    data=st.data(),
+)
+@example(length=23, worker_count=1, block=6, even="drop", size=1, is_batched_first=False, data=None)
+def test_resumes_in_the_middle_of_blocks(
+    items: Any, length: int, worker_count: int, block: int, even: str, size: int, is_batched_first: bool, data: Any
+) -> None:
+    """Of one worker, too: the blocks do not begin anew where it stopped."""
+    train = items.take(length)
+    worker = 0 if data is None else data.draw(st.integers(0, worker_count - 1))
+    if is_batched_first:
+        dataset = train.batch(size).shard(worker, worker_count, block=block, even=even)
+    else:
+        dataset = train.shard(worker, worker_count, block=block, even=even).map(lambda item: np.array([item]))
+    examples_per_block = block * size if is_batched_first else block
+    multiple = worker_count * examples_per_block
+    num_examples = length - length % multiple if even == "drop" else length + -length % multiple
+    used = [position % length for position in range(num_examples)]
+    blocks = [used[start : start + examples_per_block] for start in range(0, num_examples, examples_per_block)]
+    expected = [position for block in blocks[worker::worker_count] for position in block]
+    for num_steps in range(len(dataset) + 1):
+        iterator = iter(dataset)
+        before = [position for batch in numbers(itertools.islice(iterator, num_steps)) for position in batch]
+        assert before == expected[: len(before)]
+        state = json.loads(json.dumps(iterator.get_state()))
+        after = [position for batch in numbers(dataset.iterate(state=state)) for position in batch]
+        if state["position"] < length:  # a state is of the dataset, which has no padding
+            assert after == expected[len(before) :]
 
 
 def test_examples_and_epochs(items: Any) -> None:

@@ -187,7 +187,9 @@ class Share:
         rounds, remainder = divmod(max(0, end - self.start), self.block * self.worker_count)
         return rounds * self.block + min(max(0, remainder - self.worker_index * self.block), self.block)
 
-    def stream_progress(self, num_taken: int, length: int | None = None) -> tuple[int, UnfinishedBlocks | None]:
+    def stream_progress(
+        self, num_taken: int, length: int | None = None, *, is_even: bool = False
+    ) -> tuple[int, UnfinishedBlocks | None]:
         """Returns the progress of all workers together, once each has taken `num_taken` items, or all that it has.
 
         It is the same for all workers, also for one that has fewer than `num_taken`: the end of the stream is reached
@@ -196,6 +198,7 @@ class Share:
         Args:
             num_taken: number of items.
             length: number of positions of the stream; None if it does not end before `num_taken` items.
+            is_even: whether the stream has whole blocks only, so that also one worker resumes at the start of its block.
 
         Returns:
             The position up to which the stream is taken, and the unfinished blocks that begin there, if any.
@@ -209,7 +212,7 @@ class Share:
             return max(self.start, length), None
         if num_taken >= self._num_in_blocks:
             return self._last_round.stream_progress(num_taken - self._num_in_blocks)
-        if self.worker_count == 1:
+        if self.worker_count == 1 and not is_even:
             return self.start + num_taken, None
         rounds, num_in_block = divmod(num_taken, self.block)
         position = self.start + rounds * self.block * self.worker_count

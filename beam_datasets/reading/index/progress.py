@@ -254,8 +254,10 @@ def _progress_of_first_worker(operation: Operation, num_taken: int) -> tuple[int
         return _progress_of_first_worker(operation.child, min(num_taken * operation.size, operation.child.length))
     if not isinstance(operation, Shared):
         return num_taken, None
-    position, blocks = operation.share.stream_progress(num_taken + operation.num_taken, operation.child.length)
-    unpadded = operation.child.child if isinstance(operation.child, Evened) else operation.child
+    stream, num_taken = operation.child, num_taken + operation.num_taken
+    is_even = isinstance(stream, Evened)
+    position, blocks = operation.share.stream_progress(num_taken, stream.length, is_even=is_even)
+    unpadded = stream.child if is_even else stream
     if position + (blocks.taken if blocks else 0) >= unpadded.length:  # only padding remains
         position, blocks = unpadded.length, None
     batch_size, child = 1, unpadded
