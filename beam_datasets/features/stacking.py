@@ -74,10 +74,6 @@ class Fill:
     feature: FeatureConnector | None = None
     defaults: tuple[str, ...] = ()
 
-    def nest(self, pick: Callable[[Any], Any] = return_unchanged) -> Nest:
-        """Returns `values` as a nest in the structure of the examples, for `stack`; for `pick` see `example_filler`."""
-        return self._nest_of(self.values, pick)
-
     def example_filler(self, pick: Callable[[Any], Any] = return_unchanged) -> Callable[[Any], Any]:
         """Returns the function from an example to the example without missing values.
 
@@ -114,9 +110,9 @@ class Fill:
             pick: see `example_filler`.
             replace: the function of (value in the example, value of `values`) that returns the new value.
         """
-        return _build_replacer(self._nest_of(values, pick), replace) if values else return_unchanged
+        return _build_replacer(self.nest(values, pick), replace) if values else return_unchanged
 
-    def _nest_of(self, values: Mapping[str, Any], pick: Callable[[Any], Any]) -> Nest:
+    def nest(self, values: Mapping[str, Any], pick: Callable[[Any], Any]) -> Nest:
         """Returns `pick(nest)` for the nest of values, such as {'a': {'b': 1, 'c': None}} for {'a/b': 1}.
 
         Returns None if there are no values and the features are unknown.

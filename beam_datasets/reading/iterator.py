@@ -164,7 +164,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         spans = spans_of_range(self._taken, self._operation.length)
         self._records, program = self._operation.blocks(spans, self._epoch), self._dataset.program
         self._finish = program.finish
-        self._is_decoded = program.decode_block is not None or program.executor is not None
+        self._is_decoded = program.decode is not None
         self._blocks = program.run(stop_at_damaged(self._records), block_sizes(self._operation.item_bytes))
         return self._blocks
 

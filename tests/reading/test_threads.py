@@ -307,4 +307,4 @@ def test_images_of_a_mixture_of_mixtures_are_decoded_on_threads(builder: Any) ->
     mixtures = [bd.mix({source.map(lambda example: example): 1, source: 1}, seed=seed) for seed in (0, 1)]
     mixed = bd.mix({mixtures[0]: 1, mixtures[1]: 1}, seed=2)
     assert mixed._steps[0].num_threads() == 3
-    assert mixed.program.executor is not None
+    assert mixed.program.decode.executor is not None

@@ -292,7 +292,7 @@ class Batch(Step):
     def stack(self) -> Callable[[list[Any]], Any]:
         """The function from values, the results of `steps`, to their batch."""
         pick = picker(self.steps[0].supervised_keys)
-        fill, relabel = self.fill.nest(pick), self.fill.relabeler(pick)
+        fill, relabel = self.fill.nest(self.fill.values, pick), self.fill.relabeler(pick)
         return lambda values: relabel(stack(values, pad=self.pad, fill=fill))
 
 
@@ -672,19 +672,14 @@ def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
 class Program:
     """A compiled sequence of transforms, from blocks of items to elements.
 
-    The first transform, which decodes, is applied to whole blocks; the others to each element, when it is taken.
-
     Attributes:
-        decode_one: the first transform, from an item to an element.
-        decode_block: the first transform, from a list of items to the list of elements; None if there is none.
+        decode: the first transform, which is applied to whole blocks: by its executor ahead of the reader, or by its
+            `many` in the reader's thread. None if `finish` applies it, too.
         finish: the other transforms, applied to each element when it is taken; None if there are none.
-        executor: applies the first transform ahead of the reader; None if the reader's thread does.
     """
 
-    decode_one: Function | None
-    decode_block: Callable[[Items], Items] | None
+    decode: CompiledStep | None
     finish: Function | None
-    executor: Executor | None = None
 
     @classmethod
     def compile(cls, steps: tuple[Step, ...], threads: int | None = None) -> Program:
@@ -699,42 +694,38 @@ class Program:
         first, functions = compiled[0], [step.one for step in compiled]
         apply_all = _apply_in_order(steps, functions)
         finish = _apply_in_order(steps[1:], functions[1:]) if len(steps) > 1 else None
-        executor = first.executor
         if threads is not None:
             make_tasks = decode_tasks(apply_all, TASK_BYTES)
             executor = ThreadExecutor(make_tasks, threads, is_whole=isinstance(steps[0], Batch), use_for_small=True)
-            finish = None
-        if executor is not None:
-            return cls(None, None, lambda value: _finish_deferred(value, apply_all, finish), executor)
-        if first.many is None:
-            return cls(None, None, apply_all)
-        return cls(first.one, first.many, finish)
+            first, finish = CompiledStep(apply_all, executor=executor), None
+        if first.executor is not None:
+            return cls(first, lambda value: _finish_deferred(value, apply_all, finish))
+        return cls(None, apply_all) if first.many is None else cls(first, finish)
 
     def run(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
-        """Yields lists of elements of the first transform, in order; the caller applies `finish` to each element.
+        """Yields lists of elements of `decode`, in order; the caller applies `finish` to each element.
 
-        An executor chooses the sizes of the lists. Without an executor and `decode_block`, the blocks are yielded
-        unchanged. If an item does not decode, the items of its list are yielded one by one, and the error is raised at
-        the item.
+        An executor chooses the sizes of the lists. Without `decode`, the blocks are yielded unchanged. If an item does
+        not decode, the items of its list are yielded one by one, and the error is raised at the item.
 
         Args:
             blocks: blocks of items, in order.
-            counts: number of items in each list that is decoded at once, for `decode_block`.
+            counts: number of items in each list that is decoded at once without an executor.
         """
-        if self.executor is not None:
-            yield from self.executor.run(blocks)
-            return
-        if self.decode_block is None or self.decode_one is None:
+        decode = self.decode
+        if decode is None:
             yield from blocks
-            return
-        for block in regroup(blocks, counts):
-            try:
-                elements = self.decode_block(block)
-            except UNDECODED:
-                for item in block:
-                    yield [self.decode_one(item)]
-            else:
-                yield elements
+        elif decode.executor is not None:
+            yield from decode.executor.run(blocks)
+        elif decode.many is not None:
+            for block in regroup(blocks, counts):
+                try:
+                    elements = decode.many(block)
+                except UNDECODED:
+                    for item in block:
+                        yield [decode.one(item)]
+                else:
+                    yield elements
 
 
 def _finish_deferred(value: Any, apply_all: Function, finish: Function | None) -> Any:
