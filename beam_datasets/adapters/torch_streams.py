@@ -34,7 +34,7 @@ class DividedStream(Divided):
         Raises:
             StateError: the loaded state is of another worker, or Lightning restores that of rank 0 on all ranks.
         """
-        stream = self._dataset._divided(index, count, self._block)
+        stream = self._dataset._part_of_worker(index, count, self._block)
         pinned = self._passes.pinned if start is None else None
         stream, epoch = stream._in_pass(self._passes.number if pinned is None else pinned)
         if start is None:
@@ -47,7 +47,7 @@ class DividedStream(Divided):
         def begin_next_pass() -> Any:
             """Returns the iterator of the pass after that of the state."""
             number = self._passes.begin_next()
-            next_stream, epoch = self._dataset._divided(index, count, self._block)._in_pass(number)
+            next_stream, epoch = self._dataset._part_of_worker(index, count, self._block)._in_pass(number)
             return next_stream.iterate(epoch=epoch)
 
         return _StreamShareIterator(

@@ -117,8 +117,10 @@ class StreamMixture:
         return self._with_sources([source.shard(worker_index, worker_count, block=block) for source in self.sources])
 
     def _part_of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
-        """Returns the mixture of one worker's parts of the sources; see `Stream._divided`."""
-        return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
+        """Returns the mixture of one worker's parts of the sources; see `Stream._part_of_worker`."""
+        return self._with_sources(
+            [source._part_of_worker(worker_index, worker_count, block) for source in self.sources]
+        )
 
     def _as_epoch(self) -> StreamMixture:
         """Returns the mixture itself, which has no `repeat()`."""

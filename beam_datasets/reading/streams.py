@@ -189,7 +189,7 @@ class Stream(ForeignOperators):
         """
         return Stream(self._base_before_groups("shard()").shard(worker_index, worker_count, block=block), self._links)
 
-    def _divided(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
+    def _part_of_worker(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
         """Returns the stream of one worker's part of the examples. Each worker makes its own groups.
 
         For the arguments, see `Dataset.shard`.

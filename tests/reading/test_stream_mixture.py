@@ -144,7 +144,7 @@ def test_workers_mix_their_own_parts(larger: Any, count: int) -> None:
     for worker in range(count):
         own = mixed.shard(worker, count)
         wanted = expected([part.shard(worker, count) for part in parts], sources_of([2, 2, 1], 1), "all", 0)
-        assert list(own) == list(mixed._divided(worker, count, None)) == wanted
+        assert list(own) == list(mixed._part_of_worker(worker, count, None)) == wanted
         seen |= set(wanted)
         resumes_everywhere(own.batch(2), most=6)
     assert seen == {item for part in parts for item in part}

@@ -246,7 +246,11 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         (lambda d: d.filter(is_odd).take(2).shard(0, 2), ValueError, "comes before batches"),
         (lambda d: d.filter(is_odd).batch(2).repeat().batch(2), ValueError, r"before repeat\(\) in a stream"),
         (lambda d: d.filter(is_odd).as_tf_dataset(), AttributeError, r"Use `iter\(stream\)`: that adapter"),
-        (lambda d: d.filter(is_odd).take(3)._divided(0, 2, None), ValueError, "expected one worker or rank, got 2"),
+        (
+            lambda d: d.filter(is_odd).take(3)._part_of_worker(0, 2, None),
+            ValueError,
+            "expected one worker or rank, got 2",
+        ),
         (lambda d: list(d.filter(lambda e: next(iter(())))), RuntimeError, "raised StopIteration"),
         (lambda d: d.flat_map(3), TypeError, r"flat_map\(\) takes a function"),
         (lambda d: list(d.flat_map(lambda e: {"a": 1})), TypeError, r"flat_map\(\): expected .* got {'a': 1} of dict"),
