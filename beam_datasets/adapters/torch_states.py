@@ -119,7 +119,7 @@ def resume_share(
 def rebuild_share(dataset: Dataset, state: State) -> Share:
     """Returns the share of the worker that saved a state of `state_dict()`."""
     is_even = state["format"] == FORMAT_OF_EVEN
-    return dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
+    return dataset._share(state["worker"], state["workers"], state["block"], is_balanced=is_even)
 
 
 def compute_state_after(

@@ -217,18 +217,16 @@ class Dataset(ReadPlan, Frameworks):
         """Returns the `Even` for a number of ranks and blocks of `block` items, by default 1; None without a mode."""
         return None if mode is None else Even(mode, num_ranks * (block or 1))
 
-    def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
+    def _share(self, worker_index: int, worker_count: int, block: int | None, *, is_balanced: bool = False) -> Share:
         """Returns a worker's share of the items.
 
-        With `block` and without `even`, the share has blocks of this size up to the end. Otherwise it is `Share.even`:
-        the shares of two workers differ by at most one position.
-
-        For the arguments, see `shard`.
+        With `block`, the share has blocks of this size up to the end. Without it, or if `is_balanced`, the shares of
+        two workers differ by at most one position; see `Share.balanced`. For the other arguments, see `shard`.
         """
-        if block is not None and not even:
+        if block is not None and not is_balanced:
             return Share(worker_index, worker_count, block=block)
         of_batches = 1 if isinstance(self._steps[0], Batch) else None
-        return Share.even(worker_index, worker_count, self._operation.length, block or of_batches)
+        return Share.balanced(worker_index, worker_count, self._operation.length, block or of_batches)
 
     @names_foreign_arguments("batch")
     def batch(

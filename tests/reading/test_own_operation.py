@@ -24,7 +24,7 @@ class Every(Rearranged):
         length = ENDLESS if child.length == ENDLESS else -(-child.length // n)
         super().__init__(child, length, f"every({n})")
 
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
         return positions * self._n
 

@@ -99,7 +99,7 @@ class Share:
             raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}{_ORDER}")
 
     @classmethod
-    def even(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:
+    def balanced(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:
         """Returns the share of a worker of a finite stream; the shares of two workers differ by at most one position.
 
         Args:
@@ -198,7 +198,7 @@ class Share:
         Args:
             num_taken: number of items.
             length: number of positions of the stream; None if it does not end before `num_taken` items.
-            is_even: whether the stream has whole blocks only, so that also one worker resumes at the start of its block.
+            is_even: whether the stream has whole blocks only; then also a single worker has unfinished blocks.
 
         Returns:
             The position up to which the stream is taken, and the unfinished blocks that begin there, if any.

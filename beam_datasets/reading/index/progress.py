@@ -185,9 +185,9 @@ class _Remaining(Rearranged):
             cut_starts, cut_counts = Share(block=self._num_untaken).stream_ranges(begin, num_inside)
             part_starts = np.concatenate([cut_starts, part_starts])
             part_counts = np.concatenate([cut_counts, part_counts])
-        return self.sources(part_starts), part_counts
+        return self.child_positions(part_starts), part_counts
 
-    def sources(self, positions: Ints, epoch: int = 0) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int = 0) -> Ints:
         """Returns the child's position for each position."""
         child_positions: Ints = positions + (self._first_later - self.num_in_blocks)
         is_inside = positions < self.num_in_blocks
@@ -222,9 +222,9 @@ def divide_again(operation: Operation, stream: Operation, num_taken: int = 0) ->
     if isinstance(operation, Shared):
         is_innermost = _innermost_share(operation)[0] is operation
         child = divide_again(operation.child, stream, 0 if is_innermost else num_taken)
-        return operation.on(child, num_taken if is_innermost else 0)
+        return operation.with_child(child, num_taken if is_innermost else 0)
     if isinstance(operation, Evened):
-        return operation.on(divide_again(operation.child, stream, num_taken))
+        return operation.with_child(divide_again(operation.child, stream, num_taken))
     return stream
 
 
@@ -277,7 +277,7 @@ def _of_first_worker(operation: Operation) -> Operation:
     if isinstance(operation, Batches):
         return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
     if isinstance(operation, Evened):
-        return operation.on(_of_first_worker(operation.child))
+        return operation.with_child(_of_first_worker(operation.child))
     if isinstance(operation, Shared):
         return operation.of_first_worker(_of_first_worker(operation.child))
     return operation

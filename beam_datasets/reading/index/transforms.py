@@ -14,7 +14,7 @@ import functools
 import itertools
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -106,17 +106,34 @@ class Rearranged(Operation):
         super().__init__((child,), length, child.item_bytes, (*child.texts, *texts))
 
     @abstractmethod
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the items at positions: those of the child operation at `sources(positions, epoch)`."""
-        return self.child.fetch(self.sources(positions, epoch), epoch)
+        """Returns the items at positions: those of the child operation at `child_positions(positions, epoch)`."""
+        return self.child.fetch(self.child_positions(positions, epoch), epoch)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at spans of positions; see `_fetch_ahead`."""
-        num_positions = _MAX_REMOTE_FETCHED if self.is_remote else _MAX_FETCHED
-        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(num_positions))), epoch)
+        """Yields the items at spans of positions in growing blocks; of remote files, a thread fetches the next one."""
+        return prefetch_results(self._fetches(spans, epoch), threads=int(self.is_remote))
+
+    def _fetches(self, spans: Iterator[Spans], epoch: int) -> Iterator[Callable[[], Items]]:
+        """Yields functions that fetch the next block of items at spans of positions.
+
+        The blocks grow up to a number of bytes and items. It is larger for remote files: the more items are fetched at
+        once, the nearer they are to each other.
+        """
+        max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
+        if self.is_remote:  # each fetch waits for the store
+            max_bytes, max_items, growth = _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED, 4
+        max_count = int(min(max(max_bytes / max(self.item_bytes, 1), 1), max_items))
+        counts = growing_sizes(min(_BLOCK, max_count), max_count, growth)
+        for part in limit_spans(spans, itertools.repeat(max_items)):
+            child_positions, start = self.child_positions(positions_of(part), epoch), 0
+            while start < len(child_positions):
+                stop = start + next(counts)
+                yield functools.partial(self.child.fetch, child_positions[start:stop], epoch)
+                start = stop
 
 
 class Slice(Rearranged):
@@ -135,7 +152,7 @@ class Slice(Rearranged):
         """Yields the items at spans of positions, as blocks of items of the child operation."""
         return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch)
 
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
         return positions + self._start
 
@@ -181,7 +198,7 @@ class Shuffle(Rearranged):
         self._seed = seed
         super().__init__(child, child.length, f"shuffle(seed={seed})")
 
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
         return RangeShuffle(self.length, self._seed, epoch).sources(positions)
 
@@ -208,7 +225,7 @@ class Window(Rearranged):
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
             return self._stream_blocks(int(starts[0]), spans, epoch)
-        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(_MAX_SPANS))), epoch)
+        return super().blocks(spans, epoch)
 
     def _stream_blocks(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at the positions of the spans, while it reads all items of the child once, in order.
@@ -231,7 +248,7 @@ class Window(Rearranged):
                 position = begin + count
                 yield from collect_blocks(span_items)
 
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
         return self._shuffle(epoch).sources(positions)
 
@@ -282,7 +299,7 @@ class Evened(Operation):
         self.full = child if full is None else full
         super().__init__((child,), even.length(child.length), child.item_bytes, child.texts)
 
-    def on(self, child: Operation) -> Evened:
+    def with_child(self, child: Operation) -> Evened:
         """Returns this operation on another child, which has the last items of the epoch; pads from `full`."""
         return Evened(child, self.even, self.full)
 
@@ -346,9 +363,9 @@ class Shared(Rearranged):
         if isinstance(child, Evened):
             even = dataclasses.replace(child.even, multiple=share.worker_count * size)
             return Shared(Evened(child.child, even), Share(share.worker_index, share.worker_count, block=size))
-        return Shared(child, Share.even(share.worker_index, share.worker_count, share.end, size))
+        return Shared(child, Share.balanced(share.worker_index, share.worker_count, share.end, size))
 
-    def on(self, child: Operation, num_taken: int) -> Shared:
+    def with_child(self, child: Operation, num_taken: int) -> Shared:
         """Returns this worker's share of another child, which has the last items of the epoch.
 
         Args:
@@ -368,7 +385,7 @@ class Shared(Rearranged):
         child_spans = (self.share.stream_ranges(starts + self.num_taken, counts) for starts, counts in parts)
         return self.child.blocks(child_spans, epoch)
 
-    def sources(self, positions: Ints, epoch: int) -> Ints:
+    def child_positions(self, positions: Ints, epoch: int) -> Ints:
         """Converts positions of this worker's share to the child's."""
         return self.share.stream_positions(positions + self.num_taken)
 
@@ -540,34 +557,6 @@ def positions_of(spans: Spans) -> Ints:
     ends = np.cumsum(counts)
     positions: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
     return positions
-
-
-def _fetch_ahead(rearranged: Rearranged, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
-    """Yields the items at positions in blocks. For remote files, the next block is fetched ahead in a thread.
-
-    The blocks grow up to a number of bytes and items. It is larger for remote files: the more items are fetched at
-    once, the nearer they are to each other.
-
-    Args:
-        rearranged: the operation, which has the source of each position.
-        positions: arrays of its positions.
-        epoch: at least 0.
-    """
-    max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
-    if rearranged.is_remote:  # each fetch waits for the store
-        max_bytes, max_items, growth = _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED, 4
-    max_fetched = int(min(max(max_bytes / max(rearranged.item_bytes, 1), 1), max_items))
-
-    def calls() -> Iterator[Any]:
-        """Yields functions that fetch the next block."""
-        count = min(_BLOCK, max_fetched)
-        for batch in positions:
-            sources, start = rearranged.sources(batch, epoch), 0
-            while start < len(sources):
-                yield functools.partial(rearranged.child.fetch, sources[start : start + count], epoch)
-                start, count = start + count, min(growth * count, max_fetched)
-
-    return prefetch_results(calls(), threads=int(rearranged.is_remote))
 
 
 def collect_blocks(items: Iterator[Any]) -> Iterator[Items]:
