@@ -214,9 +214,9 @@ class Passes:
         return value >> _KEY_BITS if value & _MAX_KEY == key else _UNSET
 
     def _find_loader(self, seed: int, num_workers: int) -> tuple[int, int]:
-        """Returns the index of the shared integers of a DataLoader, and its key.
+        """Finds the part of `integers` that counts the passes of a DataLoader; it has room for `_MAX_LOADERS` of them.
 
-        A DataLoader that has none gets those of the one whose last pass is the earliest. The number of its last pass
+        A DataLoader without a part gets that of the one whose last pass is the earliest. The number of its last pass
         and its key are in one integer, so that workers that begin at the same time write the same value.
 
         Args:
@@ -224,7 +224,8 @@ class Passes:
             num_workers: the number of its workers; another one with the same seed is another DataLoader.
 
         Returns:
-            (index of the first integer, key); the key is less than `_MAX_KEY`, as in `_UNSET`.
+            (index in `integers` of the first integer of the part, key of the DataLoader). The key is less than
+            `_MAX_KEY`, which stands for `_UNSET`.
         """
         key = hash((seed, num_workers, int(self.integers[_STATES_LOADED]))) % _MAX_KEY  # of integers, so not salted
         ends = _LOADERS + _MAX_LOADERS * _INTEGERS_OF_LOADER

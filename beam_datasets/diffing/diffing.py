@@ -101,7 +101,14 @@ def merge_key_blocks(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, K
 
 
 def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
-    """Returns the pairs of two blocks of distinct keys; indices begin at `old_first` and `new_first`."""
+    """Returns the examples of two blocks with the same key in pairs, and those whose key is in one block only.
+
+    Args:
+        old_first: index in the old split of the first example of its block.
+        old: sort keys of the old block, distinct; shape (examples, 16).
+        new_first: index in the new split of the first example of its block.
+        new: sort keys of the new block, distinct; shape (examples, 16).
+    """
     if np.array_equal(old, new):
         positions = np.arange(len(old))
         return Pairs(old_first + positions, new_first + positions)

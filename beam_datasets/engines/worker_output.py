@@ -177,13 +177,13 @@ class OutputReader:
                         del unfinished[descriptor]
                     if lines:
                         self.last_time = time.monotonic()
-                        self._handle(lines, is_shown=descriptor == self._shown_end)
+                        self._log_lines(lines, is_shown=descriptor == self._shown_end)
                 if closed_at is None and self._is_closing.is_set():
                     closed_at = time.monotonic()
         finally:  # also after an error: else the workers would wait for somebody to read
             self.close_reading_ends()
 
-    def _handle(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
+    def _log_lines(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
         """Writes lines to the log, and if `is_shown` shows them at the limited rate; without the passwords of URLs."""
         for line_with_passwords in lines:
             line = without_passwords(line_with_passwords.decode("utf-8", "backslashreplace")).encode()

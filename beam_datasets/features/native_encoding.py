@@ -134,7 +134,7 @@ def _describe_native_field(key: str, wire: str, spec: FastPathSpec | None, encod
     element = "?" if dtype.kind == "b" else dtype.kind
     layout = np.empty(0, dtype).data.format
     shape = tuple(-1 if length is None else length for length in spec.shape)
-    name = example.name_field(wire.encode("utf-8"))
+    name = example.entry_start(wire.encode("utf-8"))
     flags, bounds = (spec.optional, spec.allow_rounding), (spec.low, spec.high)
     return (spec.form, *flags, key, encode, name, *bounds, element, dtype.itemsize, layout.encode(), shape)
 

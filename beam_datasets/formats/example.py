@@ -110,12 +110,16 @@ def record(entries: bytes) -> bytes:
 
 def entry(name: bytes, feature: bytes) -> bytes:
     """Returns the framed map entry (0a <length> ...) of a name, in UTF-8, and a serialized tf.train.Feature."""
-    body = name_field(name) + varint(len(feature)) + feature
+    body = entry_start(name) + varint(len(feature)) + feature
     return _ENTRY + varint(len(body)) + body
 
 
-def name_field(name: bytes) -> bytes:
-    """Returns the start of the content of a map entry: the tagged name, in UTF-8, and the tag of the feature."""
+def entry_start(name: bytes) -> bytes:
+    r"""Returns the first bytes of an entry of `Features.feature`; the length of the Feature message follows them.
+
+    >>> entry_start(b"id")
+    b'\n\x02id\x12'
+    """
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
@@ -152,7 +156,7 @@ def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
     size = len(payload)
     values_head = _VALUES + varint(size)
     list_head = kind + varint(len(values_head) + size) + values_head
-    entry_head = name_field(name) + varint(len(list_head) + size) + list_head
+    entry_head = entry_start(name) + varint(len(list_head) + size) + list_head
     return b"".join((_ENTRY, varint(len(entry_head) + size), entry_head, payload))
 
 

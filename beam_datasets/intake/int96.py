@@ -29,7 +29,7 @@ def exact_times(nanos: pyarrow.ChunkedArray, seconds: pyarrow.ChunkedArray) -> p
         nanos: an Arrow array of timestamps in nanoseconds, modulo 2^64, or of lists, maps and structs with such times.
         seconds: an array of the same type with the times in seconds.
     """
-    pairs = list(zip(_times(nanos), _times(seconds)))
+    pairs = list(zip(_timestamp_columns(nanos), _timestamp_columns(seconds)))
     if all((integers_of(fine) // 10**9 == integers_of(coarse)).all() for fine, coarse in pairs):
         return nanos
     return _to_exact_times(nanos, seconds)
@@ -112,8 +112,8 @@ def _map_entries(maps: Any) -> tuple[Any, Any]:
     return keys, items
 
 
-def _times(column: Any) -> Iterator[Any]:
-    """Yields an Arrow array of the timestamps that are not null, for each column of timestamps inside of a column."""
+def _timestamp_columns(column: Any) -> Iterator[Any]:
+    """Yields each column of timestamps inside of a column, such as members of structs, without its nulls."""
     import pyarrow as pa
 
     types = pa.types
@@ -121,12 +121,12 @@ def _times(column: Any) -> Iterator[Any]:
         yield column.drop_null()
     elif types.is_struct(column.type):
         for inner in column.flatten():
-            yield from _times(inner)
+            yield from _timestamp_columns(inner)
     elif types.is_map(column.type):
         for inner in _map_entries(column):
-            yield from _times(inner)
+            yield from _timestamp_columns(inner)
     elif types.is_nested(column.type):
-        yield from _times(column.flatten())
+        yield from _timestamp_columns(column.flatten())
 
 
 def integers_of(array: pyarrow.Array) -> NDArray[Any]:

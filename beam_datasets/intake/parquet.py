@@ -326,7 +326,7 @@ class ParquetContent:
         except Exception:  # pyarrow raises many classes; the second read raises if it was something else
             if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
                 raise
-            with self._another_stream() as stream:  # because pyarrow reads ahead in threads
+            with self._second_stream() as stream:  # because pyarrow reads ahead in threads
                 for batch in _read_row_group(_without_arrow_types(stream), group, names, num_values):
                     if batch.num_rows > start:
                         yield _cast(batch.slice(start), self.schema)
@@ -449,13 +449,13 @@ class ParquetContent:
         import pyarrow.parquet as pq
 
         if self._seconds_of_group is None or self._seconds_of_group[0] != group:
-            with self._another_stream() as stream:  # because pyarrow reads ahead in threads
+            with self._second_stream() as stream:  # because pyarrow reads ahead in threads
                 file = _open_parquet(pq, stream, int96_unit="s")
                 self._seconds_of_group = group, file.read_row_group(group, columns=self.int96_columns)
         return self._seconds_of_group[1]
 
     @contextmanager
-    def _another_stream(self) -> Iterator[PageLimitedStream]:
+    def _second_stream(self) -> Iterator[PageLimitedStream]:
         """Opens the file once more, with checks of its pages."""
         with open_bytes(self.path) as stream:
             limited = PageLimitedStream(stream, self.path)

@@ -455,7 +455,10 @@ def _check_names(options: Mapping[str, Any]) -> None:
 
 
 def _check_can_list(path: str) -> None:
-    """Raises for a web server: few answer, and those that do not would be asked again and again."""
+    """Checks that the directory with a path can be listed; raises a StorageError if it is on a web server.
+
+    Few web servers have lists, and requests to those that do not answer would be repeated many times.
+    """
     if _is_web(path):
         raise StorageError("the content of a directory cannot be asked of a web server; name a file", path=path)
 

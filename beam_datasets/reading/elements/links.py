@@ -80,11 +80,11 @@ class Cut(Counting):
         return f"[{self.start}:{'' if self.stop is None else self.stop}]"
 
     def keeps(self, number: int) -> bool:
-        """Returns whether a number is in [start, stop)."""
+        """Returns whether the item with a number is in [start, stop)."""
         return self.start <= number and not self.is_complete(number)
 
     def is_complete(self, number: int) -> bool:
-        """Returns whether a number is `stop` or greater."""
+        """Returns whether neither the item with a number nor any later item is kept: the number is `stop` or more."""
         return self.stop is not None and number >= self.stop
 
 
