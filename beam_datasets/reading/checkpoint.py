@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 
 from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.index.division import MAX_POSITION, UnfinishedBlocks
+from beam_datasets.reading.index.division import MAX_POSITION, Unfinished, UnfinishedBlocks
 
 FORMAT, FORMAT_WITH_BLOCKS = 1, 2
 FORMATS_OF_STREAMS = (3, 4)
@@ -99,7 +99,7 @@ class ReadState:
     position: int = 0
     epoch: int = 0
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    unfinished: tuple[tuple[UnfinishedBlocks, int], ...] = ()
+    unfinished: Unfinished = ()
 
     def __post_init__(self) -> None:
         """Checks the attributes; raises a StateError."""
@@ -222,7 +222,7 @@ def parse_fingerprint(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
+def _unfinished_of(blocks: Any) -> Unfinished:
     """Converts the field `blocks` of a state to `ReadState.unfinished`.
 
     Raises:

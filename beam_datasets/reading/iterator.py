@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -99,15 +98,14 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         self._is_decoded = False  # whether the items of blocks are decoded already
         self._process = os.getpid()  # process that has opened the blocks
         self._stream = stream_of(dataset._operation)
-        self._move_to(epoch, Progress())
+        stream_epoch, position = self._stream_position(epoch, 0)
+        self._move_to(stream_epoch, Progress(position))
 
     def _move_to(self, epoch: int, progress: Progress) -> None:
-        """Moves to the first remaining item of an epoch, given the progress of all workers in it."""
-        self._epoch, position = self._stream_position(epoch, progress.position)
-        progress = replace(progress, position=position)
+        """Moves to the first remaining item of an epoch of the stream, given the progress of all workers in it."""
         operation = self._dataset._operation
-        self._progress, self._operation = progress, operation
-        if position or progress.unfinished:
+        self._epoch, self._progress, self._operation = epoch, progress, operation
+        if progress != Progress():
             num_taken = progress.num_taken_of_block(operation)
             self._progress = progress.without_last() if num_taken else progress
             self._operation = divide_again(operation, self._progress.remaining(self._stream), num_taken)
@@ -245,14 +243,15 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
                 got=f"{saved_state.epoch}",
                 field="epoch",
             )
-        _, position = self._stream_position(saved_state.epoch, saved_state.position)
+        epoch, position = self._stream_position(saved_state.epoch, saved_state.position)
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
             raise StateError(
                 f"the state's epoch is {saved_state.epoch} and its position {saved_state.position}: expected less than "
                 f"{MAX_ENDLESS} examples before it. Start from the beginning."
             )
-        Progress(position, saved_state.unfinished).check(self._stream)
-        self._move_to(saved_state.epoch, Progress(saved_state.position, saved_state.unfinished))
+        progress = Progress(position, saved_state.unfinished)
+        progress.check(self._stream)
+        self._move_to(epoch, progress)
 
     @property
     def _num_examples(self) -> int:

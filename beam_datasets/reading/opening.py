@@ -118,7 +118,7 @@ class ReadOnlyBuilder:
             path=storage.join(self._dir, INFO_FILE),
             directory=self._dir,
             features=self._read_features(),
-            metadata=self._read_metadata(),
+            metadata=self._read_author_metadata(),
             count_bytes=self._pool.count_bytes,
         )
         self._check_splits()
@@ -403,7 +403,7 @@ class ReadOnlyBuilder:
         with self._name_directory():
             return tree.load_labels(self._read_text)
 
-    def _read_metadata(self) -> MetadataDict | None:
+    def _read_author_metadata(self) -> MetadataDict | None:
         """Returns the metadata that the builder's author published; None if there are none.
 
         Raises:

@@ -13,6 +13,7 @@ with any number of workers. In the middle of blocks, `UnfinishedBlocks` has thre
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,9 @@ class UnfinishedBlocks:
         """Converts numbers of batches to numbers of examples, if each position is a batch of `batch_size` examples."""
         return UnfinishedBlocks(self.worker_count, self.block * batch_size, self.taken * batch_size)
 
+
+Unfinished: TypeAlias = "tuple[tuple[UnfinishedBlocks, int], ...]"
+"""Divisions that stopped in the middle of blocks, oldest first: (blocks, position in the items that remained)."""
 
 _ORDER = "; the number of the worker comes first, then how many there are: shard(0, 4)"  # of the arguments of shard()
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat, starmap
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items
-from beam_datasets.reading.index.division import Share, UnfinishedBlocks
+from beam_datasets.reading.index.division import Share, Unfinished, UnfinishedBlocks
 from beam_datasets.reading.index.transforms import (
     ENDLESS,
     Batches,
@@ -32,9 +31,6 @@ from beam_datasets.reading.index.transforms import (
 )
 
 Ints = NDArray[np.int64]
-
-Unfinished: TypeAlias = "tuple[tuple[UnfinishedBlocks, int], ...]"
-"""Divisions that stopped in the middle of blocks, oldest first: (blocks, position in the items that remained)."""
 
 _MAX_BLOCKS = 1 << 14  # computed at once
 
