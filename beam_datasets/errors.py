@@ -17,12 +17,15 @@ _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
 
 _PASSWORD = re.compile(
-    r"(?<=://)[^\s/@:]*:[^\s/]*@|(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@", re.IGNORECASE
+    r"(?<=://)[^\s/@:]*:[^\s/]*@|(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@"
+    r"|(?:(?<=oracle:thin:)|(?<=oracle:oci:))[^\s/@'\"]+/[^\s@]*@",  # of JDBC, user/password@//host
+    re.IGNORECASE,
 )  # up to the last @ of a host, as passwords may have ? and # that are not escaped
 
 
-_SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped; it ends before \" of JSON
-    r"(?:(?<=[?&])|(?<=%3F)|(?<=%26))([\w.-]*(?:signature|sig|token|password|secret|api[_-]?key))=[^\s&#'\":\\]+",
+_SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped, or after ; of JDBC; ends before \" of JSON
+    r"(?:(?<=[?&;])|(?<=%3F)|(?<=%26))([\w.-]*(?:signature|sig|token|password|passwd|pwd|secret|api[_-]?key))"
+    r"=[^\s&#'\":\\]+(?::[^\s&#'\":\\]+)*",
     re.IGNORECASE,
 )
 
@@ -30,6 +33,10 @@ _SECRET_PARAMETER = re.compile(  # of a query, whose ? and & may be escaped; it 
 def without_passwords(text: str) -> str:
     """Returns a text without the user and password of URLs in it, and without the secrets in their queries.
 
+    >>> without_passwords("jdbc:sqlserver://h:1433;user=sa;password=a:b: failed")
+    'jdbc:sqlserver://h:1433;user=sa;password=***: failed'
+    >>> without_passwords("jdbc:oracle:thin:me/secret@//h:1521/x"), without_passwords("Driver={x};UID=me;PWD=secret")
+    ('jdbc:oracle:thin:***@//h:1521/x', 'Driver={x};UID=me;PWD=***')
     >>> without_passwords("GET http://me:secret@host:9000/x failed"), without_passwords("abfs://data@account/x")
     ('GET http://***@host:9000/x failed', 'abfs://data@account/x')
     >>> without_passwords("https://host/a.zip?X-Amz-Expires=60&X-Amz-Signature=0a1b: status 403")
