@@ -25,7 +25,7 @@ from beam_datasets.intake.streams import read_relative
 ALPHA = "images with transparency, which are read without"
 TURNED = "images with an EXIF orientation, which are read without (--exif_orientation apply)"
 UPRIGHT = "images turned upright by their EXIF orientation"
-REDUCED = "images with several frames, pages, views or sizes, of which only the first is kept (--frames first)"
+REDUCED = "images with several frames, pages, views or sizes, or joined images, of which only the first is kept (--frames first)"
 PREVIEWS = "images in files with previews or other pictures besides, which are not read"
 PRINTED = "images with the colours of print (CMYK), converted to RGB"
 EXIF_ORIENTATIONS = ("keep", "apply", "error")
@@ -164,7 +164,10 @@ def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str)
 
 
 def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
-    """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field.
+    """Checks an image against its field and the options.
+
+    It raises InputError for frames or joined images that `options` refuse, other bits than the field's, or colours in
+    a gray field.
 
     Args:
         image: the header, or the decoded image.
@@ -176,6 +179,11 @@ def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptio
         frames = _FRAME_WORDS.get(image.format, "frames")
         first = "the largest" if image.format == "ICO" else "the first"
         raise InputError(f"it has {image.num_frames} {frames}; --frames first keeps {first}")
+    if image.is_joined and options.frames == "error":
+        raise InputError(
+            "another image follows the end of the first one; save each in a file of its own, or --frames first keeps "
+            "the first"
+        )
     if image.bits > 8 and field.dtype == "uint8":
         channels = 1 if image.channels == 1 else field.channels
         wider_options = _options_for(field, path, dtype="uint16", channels=channels)
@@ -256,7 +264,7 @@ def _count_properties(image: ImageHeader | Picture, orientation: int, field: Fie
         options: options for images that cannot be stored unchanged.
     """
     count(ALPHA, image.has_alpha and field.channels in (1, 3))
-    count(REDUCED, image.num_frames > 1)
+    count(REDUCED, image.num_frames > 1 or image.is_joined)
     count(PREVIEWS, image.num_previews > 0)
     if orientation != 1:
         count(UPRIGHT if options.exif_orientation == "apply" else TURNED)

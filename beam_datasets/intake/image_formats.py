@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.signatures import signature_of
+from beam_datasets.intake.signatures import JPEG_PREFIX, PNG_PREFIX, signature_of
 
 PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "PPM"
 HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
@@ -35,6 +35,7 @@ _SIGNATURES_AT_OFFSET = {  # name -> (offset, possible signatures, all of one le
     "Kodak Photo CD": (2048, [b"PCD_"]),
     "XBM": (0, [b"#define "]),
 }
+_JOINABLE = (PNG_PREFIX, JPEG_PREFIX, b"GIF87a", b"GIF89a")
 _ICONS = {b"\0\0\1\0": "ICO", b"\0\0\2\0": "a cursor (CUR)"}  # then a number of images: not 0 as in TGA
 _PCX = (b"\0\1", b"\2\1", b"\3\1", b"\4\1", b"\5\1")  # (version, encoding), after the first byte
 _TGA_TYPES, _TGA_BITS = (1, 2, 3, 9, 10, 11), (8, 15, 16, 24, 32)
@@ -54,6 +55,7 @@ class ImageHeader(NamedTuple):
         num_frames: number of frames, pages or views.
         num_previews: number of other pictures in the file, such as thumbnails and gain maps.
         has_transparent_color: whether one gray level or colour of a PNG without a palette is transparent (chunk tRNS).
+        is_joined: whether another image follows the end of this one, as in `cat a.png b.png`; of PNG, GIF, WebP and BMP.
     """
 
     format: str
@@ -66,6 +68,7 @@ class ImageHeader(NamedTuple):
     num_frames: int = 1
     num_previews: int = 0
     has_transparent_color: bool = False
+    is_joined: bool = False
 
 
 class DamagedError(InputError):
@@ -98,6 +101,17 @@ def detect_format(data: bytes) -> str:
     if data[:1] == b"\x0a" and data[1:3] in _PCX:
         return "PCX"
     return "TGA" if _is_targa(data) else ""
+
+
+def is_image_at(data: bytes, offset: int) -> bool:
+    r"""Returns whether an image of a format whose signature is unmistakable begins at `offset`.
+
+    >>> is_image_at(b"..GIF89a", 2), is_image_at(b"..text", 2), is_image_at(b"", 0)
+    (True, False, False)
+    """
+    if data[offset : offset + 4] == b"RIFF":
+        return data[offset + 8 : offset + 12] == b"WEBP"
+    return data.startswith(_JOINABLE, offset)
 
 
 def _media_format(data: bytes) -> str:

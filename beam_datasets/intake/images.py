@@ -1,7 +1,9 @@
 """Structural checks of image files, without decoding: completeness, size in pixels and bit depth.
 
 Deviations that decoders accept are accepted, such as bytes after the end of the image. The exception is a PNG chunk
-with a wrong CRC, which is an error even if decoders do not need the chunk.
+with a wrong CRC, which is an error even if decoders do not need the chunk. The header tells whether the bytes after
+the end of a PNG, GIF, WebP or BMP are another image. Those after a JPEG are not examined: cameras append previews
+and videos there.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import jpeg, png, tiff
 from beam_datasets.intake.contents import HEAD_BYTES, other_content
-from beam_datasets.intake.image_formats import DamagedError, ImageHeader, detect_format
+from beam_datasets.intake.image_formats import DamagedError, ImageHeader, detect_format, is_image_at
 from beam_datasets.intake.png import chunk_name
 from beam_datasets.intake.signatures import IMAGE, signature_of
 from beam_datasets.limits import check_num_elements
@@ -97,7 +99,7 @@ def _gif_header(data: bytes) -> ImageHeader:
         raise DamagedError(f"the file ends at byte {size}, before its end (trailer)")
     if not frames:
         raise DamagedError("there are no pixels")
-    return ImageHeader(formats.GIF, height, width, num_frames=frames)
+    return ImageHeader(formats.GIF, height, width, num_frames=frames, is_joined=is_image_at(data, offset + 1))
 
 
 def _palette_size(flags: int) -> int:
@@ -125,7 +127,14 @@ def _webp_header(data: bytes) -> ImageHeader:
         raise DamagedError("there are no pixels")
     width, height = _webp_size(data, content_starts)
     has_metadata = b"EXIF" in content_starts or b"XMP " in content_starts
-    return ImageHeader(formats.WEBP, height, width, has_metadata=has_metadata, num_frames=max(frames, 1))
+    return ImageHeader(
+        formats.WEBP,
+        height,
+        width,
+        has_metadata=has_metadata,
+        num_frames=max(frames, 1),
+        is_joined=is_image_at(data, end + end % 2),
+    )
 
 
 def _webp_size(data: bytes, content_starts: dict[bytes, int]) -> tuple[int, int]:
@@ -159,7 +168,9 @@ def _bmp_header(data: bytes) -> ImageHeader:
     end = pixels_start + (width * bits + 31) // 32 * 4 * abs(height)
     if not compression and end > len(data):
         raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
-    return ImageHeader(formats.BMP, abs(height), width)
+    size = struct.unpack_from("<I", data, 2)[0]  # of the file, as its header declares it; 0 in some files
+    is_joined = not compression and end <= size and (is_image_at(data, size) or data[size : size + 2] == b"BM")
+    return ImageHeader(formats.BMP, abs(height), width, is_joined=is_joined)
 
 
 def _ppm_header(data: bytes) -> ImageHeader:

@@ -72,6 +72,7 @@ class Picture:
         is_cmyk: whether the pixels were converted from CMYK, which RGB approximates.
         format: name of the format; see `image_formats`.
         num_previews: number of other pictures in the file; see `ImageHeader`.
+        is_joined: whether another image follows the end of this one; see `ImageHeader`.
     """
 
     pixels: NDArray[Any]
@@ -81,6 +82,7 @@ class Picture:
     is_cmyk: bool = False
     format: str = ""
     num_previews: int = 0
+    is_joined: bool = False
 
     @property
     def channels(self) -> int:
@@ -128,7 +130,10 @@ def read_picture(data: bytes) -> Picture:
     if read is None:
         raise InputError(image_problem(data))
     try:
-        return replace(read(data, kind, header), format=kind, num_previews=header.num_previews if header else 0)
+        picture = replace(read(data, kind, header), format=kind)
+        if header:
+            picture = replace(picture, num_previews=header.num_previews, is_joined=header.is_joined)
+        return picture
     except DamagedError as error:
         raise InputError(f"a damaged image: {kind}: {error}") from None
     except BeamDatasetsError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
-from beam_datasets.intake.image_formats import DamagedError, ImageHeader
+from beam_datasets.intake.image_formats import DamagedError, ImageHeader, is_image_at
 
 _CHUNK, _CRC = struct.Struct(">I4s"), struct.Struct(">I")
 _IHDR = struct.Struct(">IIBBBBB")
@@ -51,7 +51,8 @@ def read_header(data: bytes) -> ImageHeader:
         offset = end
     if not chunk_sizes.get(b"IDAT"):
         raise DamagedError("there are no pixels (IDAT) before its end (IEND)")
-    return _header(data, chunk_sizes, frames + is_image_hidden if is_animated else 1)
+    header = _header(data, chunk_sizes, frames + is_image_hidden if is_animated else 1)
+    return header._replace(is_joined=True) if is_image_at(data, offset) else header
 
 
 def _check_first_of_kind(data: bytes, kind: bytes, length: int, offset: int, chunk_sizes: dict[bytes, int]) -> None:

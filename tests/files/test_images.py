@@ -279,6 +279,19 @@ def test_several_frames_are_refused_or_counted(what):
         assert np.array_equal(found, np.asarray(PIL.open(io.BytesIO(data)).convert("RGB")))
 
 
+@pytest.mark.parametrize("form", ["PNG", "GIF", "WEBP", "BMP"])
+def test_joined_images_are_refused_or_counted(form):
+    """`cat a.png b.png > c.png`: decoders read the first one."""
+    options = {"lossless": True} if form == "WEBP" else {}
+    one, other = (saved(PIL.fromarray(noise(8, 8, seed=seed)), form, **options) for seed in (0, 1))
+    assert "another image follows" in refused(one + other)
+    assert "--frames first keeps the first" in refused(one + other)
+    alone, joined = stored(one), stored(one + other, frames="first")
+    assert np.array_equal(joined[1], alone[1])
+    assert (alone[2], joined[2]) == ({}, {REDUCED: 1})
+    assert stored(one + b"more")[2] == {}
+
+
 def test_previews_are_no_frames():
     """A JPEG with a gain map or previews stays as it is; so do the pixels of a TIFF with smaller copies of them."""
     data = mpo(saved(RGB, "JPEG"), [0x20030000, 0, 0x010001])

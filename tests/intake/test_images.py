@@ -50,9 +50,20 @@ def test_every_bit_of_a_png_is_checked(file):
 
 
 @pytest.mark.parametrize("file", [PNG, JPEG, PROGRESSIVE, GIF, WEBP, BMP, PPM, TIFF], ids=detect_format)
-@pytest.mark.parametrize("tail", [b"\0", b"more", bytes(100), JPEG])
+@pytest.mark.parametrize("tail", [b"\0", b"more", bytes(100), b"PK\3\4", PNG[:7], b"\0\0\0\x18ftypmp42"])
 def test_bytes_after_the_end_are_accepted(file, tail):
     assert check_image(file + tail) == check_image(file)
+
+
+@pytest.mark.parametrize("other", [PNG, JPEG, GIF, WEBP], ids=detect_format)
+def test_an_image_after_the_end_of_another_is_seen(other):
+    """The end of the other formats is unknown, or common files have images behind it: photos with previews."""
+    for file in (PNG, PALETTE, GIF, WEBP, BMP):
+        assert check_image(file + other) == check_image(file)._replace(is_joined=True)
+        assert not check_image(file).is_joined
+        assert not check_image(file + b"\n" + other).is_joined
+    for file in (JPEG, PROGRESSIVE, PPM, TIFF):
+        assert check_image(file + other) == check_image(file)
 
 
 @pytest.mark.parametrize("pixels", [PIXELS, noise(5, 7, 0), noise(3, 4, 0, np.uint16)])
