@@ -378,6 +378,7 @@ def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> I
     """
     names = header(piece.file, dialect, typed_names)
     num_names = len(names)
+    last_name = names[-1] if num_names > 1 else None  # a column alone may contain its name, as a list of words does
     for number, line, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
         position = line if stop == line + 1 else f"line {line} to {stop - 1}"
         if problem or len(fields) != num_names:
@@ -385,8 +386,25 @@ def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> I
             hint = "; is it a comment? (--comment '#')" if fields[:1] and fields[0].startswith("#") else ""
             mismatch = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
             yield number, position, problem or mismatch
+        elif fields[-1] == last_name and _are_names(fields, names):
+            yield number, position, _header_problem(dialect)
         else:
             yield number, position, dict(zip(names, fields))
+
+
+def _are_names(fields: list[str], names: list[str]) -> bool:
+    """Returns whether a row contains the names of the columns, as where files with headers were joined."""
+    return _with_index([fields[0].removeprefix("\ufeff"), *fields[1:]]) == names
+
+
+def _header_problem(dialect: Dialect) -> str:
+    """Returns the error text for a row that contains the names of the columns."""
+    if not dialect.has_header:
+        return "the names of the columns; is it a header? (--skip_header)"
+    return (
+        "the header once more, as where files were joined; --skip_bad leaves out such rows; if it is a row, other "
+        "names by --columns a,b,c --skip_header keep it"
+    )
 
 
 def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, int, list[str], str]]:

@@ -25,7 +25,9 @@ from beam_datasets.intake.streams import read_relative
 ALPHA = "images with transparency, which are read without"
 TURNED = "images with an EXIF orientation, which are read without (--exif_orientation apply)"
 UPRIGHT = "images turned upright by their EXIF orientation"
-REDUCED = "images with several frames, pages, views or sizes, or joined images, of which only the first is kept (--frames first)"
+REDUCED = (
+    "images with several frames, pages, views or sizes, or joined, of which only the first is kept (--frames first)"
+)
 PREVIEWS = "images in files with previews or other pictures besides, which are not read"
 PRINTED = "images with the colours of print (CMYK), converted to RGB"
 EXIF_ORIENTATIONS = ("keep", "apply", "error")

@@ -55,7 +55,7 @@ class ImageHeader(NamedTuple):
         num_frames: number of frames, pages or views.
         num_previews: number of other pictures in the file, such as thumbnails and gain maps.
         has_transparent_color: whether one gray level or colour of a PNG without a palette is transparent (chunk tRNS).
-        is_joined: whether another image follows the end of this one, as in `cat a.png b.png`; of PNG, GIF, WebP and BMP.
+        is_joined: whether another image follows the end of this PNG, GIF, WebP or BMP, as in `cat a.png b.png`.
     """
 
     format: str

@@ -35,6 +35,40 @@ def test_a_header_that_is_a_row(text, tmp_path, caplog):
     assert (len(lost), len(found)) == (1, 2)
 
 
+@follows("files/csv.py:_header_problem --skip_bad", "files/csv.py:_header_problem --columns")
+@pytest.mark.parametrize("again", ["a,b\n", '"a",b\n', "\ufeffa,b\n"])
+@pytest.mark.parametrize("number", [1, 300])
+def test_a_header_that_is_repeated(number, again, tmp_path):
+    """`cat a.csv b.csv`: the header of the second file was an example if all columns were text."""
+    path = write(tmp_path, "a.csv", "a,b\n" + "x,y\n" * number + again + "z,w\n")
+    problem = refused("csv", path)
+    assert f"a.csv, line {number + 2}: the header once more" in problem
+    expected = [{"a": b"x", "b": b"y"}] * number + [{"a": b"z", "b": b"w"}]
+    assert ("--skip_bad", "") in advised(problem)
+    assert rows("csv", path, "--skip_bad") == expected
+    assert "--columns a,b,c --skip_header keep it" in problem
+    assert len(rows("csv", path, "--columns", "c,d", "--skip_header")) == number + 2
+
+
+def test_the_header_of_a_dataframe_that_is_repeated(tmp_path):
+    path = write(tmp_path, "a.csv", ",a,b\n0,x,y\n,a,b\n1,z,w\n")
+    assert "a.csv, line 3: the header once more" in refused("csv", path)
+
+
+@follows("files/csv.py:_header_problem --skip_header")
+def test_a_header_in_a_file_whose_columns_are_named(tmp_path):
+    path = write(tmp_path, "a.csv", "a,b\nx,y\n")
+    problem = refused("csv", path, "--columns", "a,b")
+    assert "a.csv, line 1: the names of the columns; is it a header? (--skip_header)" in problem
+    assert rows("csv", path, "--columns", "a,b", "--skip_header") == [{"a": b"x", "b": b"y"}]
+
+
+def test_a_column_alone_may_contain_its_name(tmp_path):
+    """A list of words has the word `word`; `a` may follow `b` elsewhere."""
+    assert len(rows("csv", write(tmp_path, "a.csv", "word\na\nword\n"))) == 2
+    assert len(rows("csv", write(tmp_path, "b.csv", "a,b\nb,b\nb,a\na,\n"))) == 3
+
+
 @pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "a,1,2", "v1.0,v1.1,x", "0,1,y"])
 def test_headers_with_numbers(header, tmp_path, caplog):
     write(tmp_path, "a.csv", f"{header}\n4,5,6\n")
