@@ -145,19 +145,32 @@ def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
         if identity in parent_identities:
             continue
         for entry in entries:
-            if not entry.is_dir():
+            if not _is_folder(entry):
                 if (file := list_file(entry.path)) is not None:
                     yield file
             elif depth is None or level < depth:
                 pending.append((entry.path, level + 1, parent_identities | {identity}))
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Returns whether an entry is a folder or a link to one; False for a link that leads to itself."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def list_file(path: str) -> ListedFile | None:
-    """Returns size and time of a local file or broken link; None if it is missing, or another thing such as a pipe."""
+    """Returns size and time of a local file; None if it is missing, or another thing such as a pipe.
+
+    A broken link, and a file in a folder that must not be entered, are listed, so that opening them raises the error.
+    """
     try:
         status = os.stat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ListedFile(path, 0, 0.0) if os.path.islink(path) else None
+    except OSError:
+        return ListedFile(path, 0, 0.0)
     return ListedFile(path, status.st_size, round(status.st_mtime, 3)) if os.path.isfile(path) else None
 
 

@@ -15,6 +15,7 @@ from beam_datasets.files import glob
 from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
 from beam_datasets.files.inputs import find
 from tests.facts import raises_with
+from tests.files.in_process import publish
 
 PATHS = [
     *("top.txt", "a.csv", "[b].csv", "ab.csv", "x/top.txt", "x/y/deep.txt", "x/y/z/deeper.csv", "x/y/a.csv"),
@@ -273,3 +274,29 @@ def test_a_store_that_says_that_something_is_not_defined(monkeypatch):
     with pytest.raises(InputError) as caught:
         find("s3://b/x.csv")
     assert str(caught.value) == f"s3://b/x.csv: expected files that can be listed, got an error: {problem}"
+
+
+def test_links_that_lead_to_themselves_are_reported(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").symlink_to("b.csv")
+    (tmp_path / "c.csv").symlink_to("d.csv")
+    (tmp_path / "d.csv").symlink_to("c.csv")
+    for path in (tmp_path, tmp_path / "*.csv", tmp_path / "**/*.csv"):
+        with pytest.raises(InputError, match=r"[bcd]\.csv cannot be read: Too many levels of symbolic links"):
+            publish("csv", path)
+    found = publish("csv", tmp_path, "--skip_bad")
+    assert (found.rows, found.counted["left out"]) == ([{"x": 1}], 3)
+
+
+def test_files_in_a_folder_that_must_not_be_entered_are_reported(tmp_path, monkeypatch):
+    """Its names can be listed without the right to enter it; they were left out."""
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    stat = os.stat
+
+    def refusing_stat(path, *args, **options):
+        if str(path).endswith("a.csv"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refusing_stat)
+    assert [file.path for file in files_below(f"{tmp_path}/", "*.csv")] == [str(tmp_path / "a.csv")]
