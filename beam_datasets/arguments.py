@@ -201,8 +201,11 @@ def _bad_index_error(index: Any) -> TypeError:
 def checked_function(name: str, function: Any) -> Any:
     """Returns the function `function`, an argument of the method `name`; a TypeError if it cannot take one argument."""
     if not callable(function):
-        is_condition = name == "filter" and isinstance(function, str)
-        hint = " A condition in SQL is an argument of bd.materialize(..., where=...)." if is_condition else ""
+        hint = ""
+        if name == "filter" and isinstance(function, str):
+            hint = " A condition in SQL is an argument of bd.materialize(..., where=...)."
+        elif isinstance(function, str):
+            hint = f" The values of a feature are {name}(lambda e: e[{function!r}])."
         raise TypeError(f"{name}() takes a function of an example, not {function!r}.{hint}")
     try:
         signature = inspect.signature(function)

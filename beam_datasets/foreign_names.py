@@ -51,7 +51,7 @@ DATASET: Mapping[str, str] = {
     "version": "`bd.builder(name).version`",
     "versions | list_versions": "`beam-datasets list --versions`",
     "checkout(version) | checkout_version(version) | at_version(version)": "`bd.load(name, split='train', version={version:'1.0.0'})`",
-    "fingerprint": "`bd.builder(name).digest`, which identifies the published version",
+    "fingerprint | digest | checksum": "`bd.builder(name).digest`, which identifies the published version",
     "citation | description | homepage | license | dataset_size | download_size | supervised_keys": _INFO,
     "size_in_bytes": "`bd.builder(name).info.dataset_size`",
     "download_checksums": "checksums.tsv beside the builder; `bd.builder(name).manifest` has those of the shards",
@@ -166,9 +166,9 @@ DATASET: Mapping[str, str] = {
     "flatten_indices | to_iterable_dataset | to_iter_dataset | unlisted": "`{ds}` as it is; `iter({ds})` is an iterator",
     "cleanup_cache_files": "`beam-datasets gc DATA_DIR`, which removes what killed runs left",
     # ------------------------------------------------------------------------- Hugging Face datasets: files and tables
-    "to_torch | to_pytorch | torch | as_pytorch": "`{ds}.as_torch()`",
+    "to_torch | to_pytorch | torch | as_pytorch | pytorch": "`{ds}.as_torch()`",
     "to_jax | jax": "`{ds}.as_jax()`",
-    "to_tf_dataset(batch_size) | to_tf | to_tensorflow | as_tf | as_tensorflow": "`{ds}.as_tf_dataset()`, for batches `{ds}.batch({batch_size:32}).as_tf_dataset()`",
+    "to_tf_dataset(batch_size) | to_tf | to_tensorflow | as_tf | as_tensorflow | tf | tensorflow": "`{ds}.as_tf_dataset()`, for batches `{ds}.batch({batch_size:32}).as_tf_dataset()`",
     "as_keras | to_keras | as_keras_dataset | to_keras_dataset": "`{ds}.as_tf_dataset()`, or `torch.utils.data.DataLoader({ds}.as_torch())`, which Keras takes",
     "as_lightning | to_lightning | as_lightning_datamodule | as_datamodule": "`torch.utils.data.DataLoader({ds}.as_torch())` as the `train_dataloader` of Lightning",
     "to_grain | as_data_source | to_map_dataset": "`{ds}.as_grain_source()`",
@@ -181,7 +181,7 @@ DATASET: Mapping[str, str] = {
     "to_list | collect | to_pylist": "`list({ds})`",
     "as_polars | polars": "`{ds}.to_polars()`",
     "to_hf | as_hf | to_huggingface | to_datasets": "`datasets.Dataset.from_pandas({ds}.to_pandas())`",
-    "export | to_webdataset | write | to_array_record | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",
+    "export | to_webdataset | write | to_array_record | to_arrayrecord | write_arrayrecord | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",
     "to_tfrecord(path) | to_tfrecords(path) | write_tfrecord(path) | save_tfrecord(path) | export_tfrecord(path)": (
         "`bd.materialize(source, to='name', data_dir={path:directory})`, whose shards are TFRecord files; `bd.export(...)` writes other formats"
     ),
@@ -190,10 +190,11 @@ DATASET: Mapping[str, str] = {
     "diff(other) | compare(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
     "stats | statistics | plot | hist": "`beam-datasets stats NAME --html page.html`",
     "name | data_dir | dataset_dir": "`bd.builder(name).{name}`",
-    "labels | classes | class_names | label_names | names | num_classes | int2str | str2int | class_to_idx": (
+    "labels | classes | class_names | label_names | names | num_classes | num_labels | int2str | str2int | class_to_idx": (
         "`{ds}.features['label'].names`; a ClassLabel also has `num_classes`, `int2str` and `str2int`"
     ),
-    "targets | y | y_train | y_test": "`[e['label'] for e in {ds}]`",
+    "targets | y | y_train | y_test | label": "`[e['label'] for e in {ds}]`",
+    "ids": "`[e['id'] for e in {ds}]`; `{ds}.find(key)` finds an example by its key",
     "X | x | x_train | x_test | inputs": "`next(iter({ds}.batch(len({ds}))))`, a dict with an array of each feature",
     "train | test | validation | val | dev": "`bd.load(name, split='{name}')`: `{ds}` is of one split, or of a slice",
     "as_supervised": "`bd.load(..., as_supervised=True)`",
@@ -206,7 +207,9 @@ DATASET: Mapping[str, str] = {
     "split_by_node(rank, world_size) | split_by_worker": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard({rank:0}, {world_size:2})`",
     "pipeline | compute | persist | checkpoint | execute | run": "`{ds}` as it is: examples are made when they are read",
     "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
-    "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
+    "prepare | build | generate | download_and_prepare": "`beam-datasets build MODULE_OR_FILE`: what `bd.load` returns is published",
+    "seed_worker": "nothing: workers draw no random numbers; `{ds}.shuffle(seed=0)` decides the order",
+    "as_numpy_iterator | to_numpy_iterator | as_iterator": "`iter({ds})`; examples are NumPy values already",
     "to_csv(path_or_buf) | write_csv(path) | save_csv(path) | export_csv(path) | save_as_csv(path) | save_to_csv(path)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
     "to_json(path_or_buf) | to_jsonl(path) | write_json(path) | write_jsonl(path) | save_json(path) | save_jsonl(path) | export_json(path) | export_jsonl(path)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
     "to_parquet(path_or_buf) | write_parquet(path) | save_parquet(path) | export_parquet(path) | save_as_parquet(path)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
@@ -445,6 +448,7 @@ ITERATOR: Mapping[str, str] = {
     "__getitem__(position)": "`next({iterator})`, or `ds[{position:0}]` of the dataset",
     "get_next | next | get | read | take_one": "`next({iterator})`",
     "has_next | is_exhausted | done | at_end": "`next({iterator}, None)`, which is None at the end",
+    "send | throw": "`next({iterator})`: it is no generator; `{iterator}.set_state(state)` moves it",
     "peek | lookahead": "`next(ds.iterate(state={iterator}.get_state()))`",
     "position | step | tell | index | offset | num_batches | epoch | cursor | sample_in_epoch | global_step": "`{iterator}.get_state()`, which has the position and the epoch",
     "seek(position) | fast_forward(position) | jump(position)": "`iter(ds.skip({position:10}))`, or `{iterator}.advance(10)` from here",
@@ -468,7 +472,10 @@ BUILDER: Mapping[str, str] = {
     "__len__": "`len({builder}.as_dataset('train'))`, or `{builder}.info.splits.total_num_examples`",
     "download_and_prepare | build | prepare | generate | create": "`beam-datasets build MODULE_OR_FILE`, or the builder's class: this version is published",
     "as_streaming_dataset": "`{builder}.as_dataset('train')`, which reads a store as needed",
-    "data_path | pkg_dir_path | data_dir_root": "`{builder}.dataset_dir`",
+    "data_path | pkg_dir_path | data_dir_root | path | directory": "`{builder}.dataset_dir`",
+    "shards | files | filepaths | filenames": "`{builder}.info.splits['train'].filepaths`",
+    "exists | is_built | is_published": "`{builder}.is_prepared()`",
+    "delete | remove | rm": "`beam-datasets prune`, which removes old versions; a published version never changes",
     "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
     "canonical_version | versions | supported_versions": "`{builder}.version`; `beam-datasets list --versions` shows all",
     "features | splits | description | citation | homepage": "`{builder}.info.{name}`",
@@ -982,7 +989,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "length | num_examples | num_samples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
         "batch_size": "`bd.mix({sources:[a, b]}).batch({value})`",
         "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`",
-        "probabilities | rates | proportions | proportion | ratios | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
+        "probabilities | probs | rates | proportions | proportion | ratios | fractions | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
         "rerandomize_each_iteration | deterministic": "nothing: the seed decides the order, and `repeat()` reads each epoch in another one",
         "stopping_strategy | stop_on_empty_dataset": "`bd.mix({sources:[a, b]}, stop='first')`, or `stop='all'`",
     },
@@ -1013,6 +1020,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "to_frame": {
         "": "`{ds}.to_arrow()`, `{ds}.to_pandas()` or `{ds}.to_polars()`, whose arguments are label_names and binary",
         "types_mapper": "`{ds}.to_arrow().to_pandas(types_mapper={value})`, or `{ds}.to_pandas(dtype_backend='pyarrow')`",
+        "rechunk": "`{ds}.to_polars().rechunk()`",
         "lazy": "`{ds}.to_polars().lazy()`; `pyarrow.RecordBatchReader.from_stream({ds})` reads batches as they are needed",
         "schema": "`{ds}.to_arrow().cast({value})`",
         "text | decode | encoding": "nothing: text is str, except in the features that binary= names",
@@ -1133,6 +1141,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "columns | fields | keys": "`{ds}.pack({max_length:512}, {value})`, with a list of names",
         "column | feature": "`{ds}.pack({max_length:512}, [{value}])`",
         "batch_size": "`{ds}.pack({max_length:512}, ['tokens']).batch({value})`",
+        "pad | pad_value | pad_id | pad_token_id | padding": (
+            "`{ds}.pack({max_length:512}, ['tokens'])`, which fills up with 0; segment_ids are 0 there, too"
+        ),
     },
     "iterate": {
         "": "`{ds}.iterate(epoch={first:0})`, or `{ds}.iterate(state=state)`",
@@ -1371,6 +1382,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
             "`bd.load({first:'name'}, split='train', data_dir=directory)`: all but the name are given by keyword, also `config='small'`"
         ),
         "batch | bs | batchsize": "`bd.load({name}, split={split:'train'}).batch({value})`",
+        "epoch": "`bd.load({name}, split={split:'train'}).iterate(epoch={value})`",
         "decode": "`bd.load({name}, split={split:'train'}, decoders={{'image': bd.decode.SkipDecoding()}})`",
         "frac | fraction | percent | sample | ratio | subsample": "`bd.load({name}, split='train[:{value:10%}]')`, which is a random sample",
         "pin_memory | collate_fn | sampler | batch_sampler | persistent_workers": (
@@ -1387,7 +1399,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
             "`bd.load({name}, split={split:'train'}).map(function)`"
         ),
         "filter | filter_fn | predicate": "`bd.load({name}, split={split:'train'}).filter(function)`",
-        "format | return_type | output_type | framework | backend | as_format | with_format | return_tensors": (
+        "format | to | return_type | output_type | framework | backend | as_format | with_format | return_tensors": (
             "`bd.load({name}, split={split:'train'})`, then `as_torch()`, `as_jax()` or `as_tf_dataset()`, for {value}"
         ),
         "cache | cache_in_memory | in_memory | use_cache": (

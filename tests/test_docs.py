@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.formats.index import Index
 from tests import rates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,6 +93,12 @@ def test_the_readme_has_the_ratios_of_the_tables(row: str, system: str) -> None:
     assert rates.ratios("read one by one", system) == pytest.approx((float(least), float(most)), rel=0.06)
 
 
+def test_the_page_on_why_has_the_size_of_the_index() -> None:
+    sizes = [len(Index([*range(0, 16 * n + 1, 16)], [bytes([i] * 16) for i in range(n)]).to_bytes()) for n in (7, 8)]
+    page = (DOCS / "explanation" / "why.md").read_text(encoding="utf-8")
+    assert f"| index | {sizes[1] - sizes[0]} bytes per example" in page
+
+
 def test_what_others_do_faster_is_that_of_the_tables() -> None:
     lance = {way: rates.rates(way)["Lance"] for way in ("generate", "read in batches of 4,096")}
     ours = {way: rates.rates(way)[rates.OURS] for way in lance}
@@ -144,7 +151,7 @@ def anchors(page: Path) -> set[str]:
 def test_the_index_and_the_site_have_every_page() -> None:
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
-    assert linked == pages - {"index.md"}
+    assert linked == pages - {"index.md", "why.md"}  # why.md only leads to explanation/why.md
     assert set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))) == pages
 
 

@@ -331,6 +331,29 @@ GUESSES = [
     ("bd.utils.logging", "docs/reference/api.md", ...),
     ("bd.write_dataset(ds, 'x')", "bd.DatasetBuilder", ...),
     ("info.to_json()", "info.as_json", ...),
+    # steps of other libraries' life cycles, and their names of formats
+    ("ds.prepare()", "beam-datasets build MODULE_OR_FILE", ...),
+    ("ds.as_iterator()", "iter(ds)", ...),
+    ("ds.to_numpy_iterator()", "iter(ds)", ...),
+    ("ds.pytorch()", "ds.as_torch()", ...),
+    ("ds.tf()", "ds.as_tf_dataset()", ...),
+    ("ds.to_arrayrecord('x')", "bd.export(source, to=directory", ...),
+    ("ds.digest", "bd.builder(name).digest", ...),
+    ("ds.seed_worker", "workers draw no random numbers", ...),
+    ("ds.label", "[e['label'] for e in ds]", ...),
+    ("ds.num_labels", "features['label']", ...),
+    ("ds.ids", "[e['id'] for e in ds]", [*range(12)]),
+    ("ds.map('id')", "map(lambda e: e['id'])", ...),
+    ("ds.to_polars(rechunk=True)", "ds.to_polars().rechunk()", ...),
+    ("ds.pack(512, pad=0)", "ds.pack(512, ['tokens'])", ...),
+    ("bd.load('d', epoch=3)", "bd.load('d', split='train').iterate(epoch=3)", ...),
+    ("bd.load('d', to='torch')", "as_torch()", ...),
+    ("bd.mix([ds, ds], probs=[0.5, 0.5])", "bd.mix([ds, ds], weights=[0.5, 0.5])", ...),
+    ("builder.shards", "builder.info.splits['train'].filepaths", ...),
+    ("builder.path", "builder.dataset_dir", ...),
+    ("builder.delete()", "beam-datasets prune", ...),
+    ("builder.exists()", "builder.is_prepared()", ...),
+    ("iterator.send(1)", "next(iterator)", ...),
     # operators, and lengths of iterators
     ("len(iterator)", "operator.length_hint(iterator)", ...),
     ("ds * 2", "ds.repeat(2)", ...),
@@ -573,8 +596,8 @@ def test_values_that_mean_something_elsewhere(names: dict[str, Any]) -> None:
     ds = names["ds"]
     with pytest.raises(ValueError, match=r"repeat\(\) without a number has no end"):
         ds.repeat(-1)
-    for number, count in ((4, 1), (4, 0)):  # tf.data has the number of shards first
-        with pytest.raises(ValueError, match=r"comes first, then how many there are: shard\(0, 4\)"):
+    for number, count, call in ((4, 1, "shard(1, 4)"), (4, 0, "shard(0, 4)")):  # tf.data has their number first
+        with pytest.raises(ValueError, match=re.escape(f"comes first, then how many there are: {call}")):
             ds.shard(number, count)
     with pytest.raises(KeyError, match="no feature 'label'; known are 'id', 'key', 'text'"):
         ds.features["label"]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -155,6 +156,14 @@ def test_builders_describe_what_they_describe_in_tfds(tfds: Any, part: int) -> N
     offline = {name for name, said in found.items() if any(text in said for text in OFFLINE)}
     assert {name: said for name, said in found.items() if name not in offline | KNOWN.keys()} == {}
     assert len(offline) < count / 3
+
+
+def test_the_pages_have_the_number_of_datasets_of_tfds(tfds: Any) -> None:
+    root = Path(__file__).resolve().parents[2]
+    count = len(tfds.list_builders(with_community_datasets=False))
+    assert f"TFDS has {count} ready-made datasets" in (root / "README.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "reference" / "tfds.md").read_text(encoding="utf-8")
+    assert f"TFDS {tfds.__version__} has {count} datasets" in page
 
 
 @pytest.mark.parametrize("as_files", [True, False])

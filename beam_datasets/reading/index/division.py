@@ -100,7 +100,10 @@ class Share:
             number = integer(name, getattr(self, name), at_least=minimum, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
         if not 0 <= self.worker_index < self.worker_count:
-            raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}{_ORDER}")
+            order = _ORDER
+            if 0 <= self.worker_count < self.worker_index:  # the arguments are in the order of other libraries
+                order = f"{order.rpartition(':')[0]}: shard({self.worker_count}, {self.worker_index})"
+            raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}{order}")
 
     @classmethod
     def balanced(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:
