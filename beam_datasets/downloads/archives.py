@@ -112,8 +112,10 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                     num_left -= len(piece)
                     if num_left < 0:
                         raise DownloadError(
-                            f"{path} unpacks to more than {limit:,} bytes, {_MAX_RATIO} times its size: an archive of "
-                            "files seldom does. Read it by iter_archive() if it is one."
+                            f"the archive unpacks to more than {limit:,} bytes, {_MAX_RATIO} times its size",
+                            path=str(path),
+                            expected=f"{limit:,} bytes",
+                            advice="If it is an archive of files, read it by iter_archive().",
                         )
                     sink.write(piece)
 
@@ -124,7 +126,7 @@ def _create_member(target: Path, archive: Path) -> IO[bytes]:
         target.parent.mkdir(parents=True, exist_ok=True)
         return target.open("wb")
     except (OSError, RecursionError) as error:
-        raise DownloadError(f"{archive} has a member that cannot be unpacked: {error!s:.300}") from error
+        raise DownloadError(f"a member cannot be unpacked: {error!s:.300}", path=str(archive)) from error
 
 
 def _members(
@@ -132,9 +134,11 @@ def _members(
 ) -> Generator[tuple[str, Callable[[], IO[bytes]]]]:
     """Yields path and opener of the files of an archive; links open the file that they lead to, or are errors."""
     if method is ExtractMethod.NO_EXTRACT:
-        raise DownloadError(f"{path}: expected an archive, whose name ends with {', '.join(_METHOD_BY_SUFFIX)}.")
+        raise DownloadError(
+            expected=f"an archive, whose name ends with {', '.join(_METHOD_BY_SUFFIX)}", got=path.name, path=str(path)
+        )
     if not path.stat().st_size:
-        raise DownloadError(f"{path} is damaged: it is empty.")
+        raise DownloadError(expected="an archive", got="an empty file", path=str(path))
     if method in _SINGLE_FILES:
         open_compressed: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", lambda: open_compressed(path, "rb")
@@ -146,10 +150,12 @@ def _members(
             parts = name.replace("\\", "/").split("/")
             if not (parts[0] and set(parts) - {"", "."}) or ".." in parts or "\0" in name or name[1:2] == ":":
                 raise DownloadError(
-                    f"{path} has a member {name!r}, which leads out of the archive; it is not unpacked."
+                    expected="members below the archive's folder", got=f"the path {name!r}", path=str(path)
                 )
             if is_link and not links:
-                raise DownloadError(f"{path} has the link {name!r}, which is not unpacked. Use iter_archive().")
+                raise DownloadError(
+                    expected="files", got=f"the link {name!r}", path=str(path), advice="Read it by iter_archive()."
+                )
             if not is_link or _leads_to_member(open_member):
                 yield name, open_member
 
@@ -172,7 +178,12 @@ def _call_guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> 
     ) as e:  # fmt: skip
         if isinstance(e, OSError) and e.errno is not None:
             raise
-        raise DownloadError(f"{path} is damaged, or no such archive: {type(e).__name__}: {e}") from e
+        raise DownloadError(
+            f"the archive is damaged, or of another format: {type(e).__name__}: {e}",
+            path=str(path),
+            expected="an archive",
+            got=f"{type(e).__name__}: {e}",
+        ) from e
 
 
 class _MemberFile(io.RawIOBase):
@@ -235,22 +246,20 @@ def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes
 def _open_in_zip(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
     """Opens a file of a ZIP archive; one that is encrypted, or compressed by another method, is an error when read."""
     if member.flag_bits & 1:
-        problem = f"{path}: expected an archive without a password, got {member.filename!r} encrypted"
+        expected, got = "an archive without a password", f"{member.filename!r} encrypted"
     elif member.compress_type not in _ZIP_METHODS:
-        problem = (
-            f"{path}: expected members by deflate, bzip2 or LZMA, got {member.filename!r} by method "
-            f"{member.compress_type}"
-        )
+        expected, got = "members by deflate, bzip2 or LZMA", f"{member.filename!r} by method {member.compress_type}"
     else:
         return archive.open(member)
-    return io.BufferedReader(_UnreadableFile(member.filename, f"{problem}. Unpack it by hand into manual_dir."))
+    error = DownloadError(expected=expected, got=got, path=str(path), advice="Unpack it by hand into manual_dir.")
+    return io.BufferedReader(_UnreadableFile(member.filename, error))
 
 
 class _UnreadableFile(io.RawIOBase):
     """A file of an archive that cannot be read, so that the others can."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        self.name, self._problem = name, problem
+    def __init__(self, name: str, error: DownloadError) -> None:
+        self.name, self._error = name, error
 
     def readable(self) -> bool:
         """Returns True; see `io.IOBase.readable`."""
@@ -258,7 +267,7 @@ class _UnreadableFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """Raises DownloadError."""
-        raise DownloadError(self._problem)
+        raise self._error
 
 
 def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:

@@ -56,8 +56,11 @@ def read_checksums(path: str | os.PathLike[str]) -> dict[str, Checksum]:
             checksums[url] = Checksum(int(values[0]), values[1], *values[2:3])
         except (ValueError, IndexError):
             raise DownloadError(
-                f"{os.fspath(path)}, line {number}: expected URL, size, sha256 and file name, divided by tabs, got "
-                f"{line!r:.200}. Record the checksums again by --register_checksums."
+                expected="URL, size, sha256 and file name, divided by tabs",
+                got=f"{line!r:.200}",
+                path=os.fspath(path),
+                line=number,
+                advice="Record the checksums again by --register_checksums.",
             ) from None
     return checksums
 

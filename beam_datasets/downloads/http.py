@@ -115,8 +115,10 @@ class PartialDownload:
                 no_connection = _connection_problem(error)
                 if attempt >= (_MAX_ATTEMPTS_TO_CONNECT if no_connection else _MAX_ATTEMPTS):
                     raise DownloadError(
-                        f"{self._url} could not be fetched in {attempt} attempts: {no_connection or error}. Try again "
-                        "later, or fetch it by hand into manual_dir."
+                        f"the file could not be fetched in {attempt} attempts: {no_connection or error}",
+                        path=self._url,
+                        got=f"{no_connection or error}",
+                        advice="Try again later, or fetch it by hand into manual_dir.",
                     ) from error
                 requested_pause = getattr(error, "pause", None)
                 seconds = min(pause if requested_pause is None else requested_pause, _MAX_PAUSE)
@@ -125,7 +127,7 @@ class PartialDownload:
                 time.sleep(seconds)
                 pause *= 2
             except requests.RequestException as error:
-                raise DownloadError(_describe_failure(self._url, error)) from error
+                raise _error_of_failure(self._url, error) from error
         self._tag_path.unlink(missing_ok=True)
 
     def clear(self) -> None:
@@ -168,8 +170,10 @@ class PartialDownload:
         if self._recorded and size != self._recorded.size:
             self.clear()
             raise DownloadError(
-                f"{self._url} has {size:,} bytes, but {CHECKSUMS_FILE} has {self._recorded.size:,}. If it changed on "
-                "purpose, record it again by --register_checksums."
+                expected=f"{self._recorded.size:,} bytes, as {CHECKSUMS_FILE} has it",
+                got=f"{size:,}",
+                path=self._url,
+                advice="If it changed on purpose, record it again by --register_checksums.",
             )
 
     def _check_is_no_page(self, response: requests.Response) -> None:
@@ -186,8 +190,10 @@ class PartialDownload:
         if is_page:
             self.clear()
             raise DownloadError(
-                f"{self._url}: expected a {suffix} file, got {HTML}, such as an error or a form to sign in. Fetch it "
-                f"by hand into manual_dir; if it is right, give its checksum in {CHECKSUMS_FILE}."
+                expected=f"a {suffix} file",
+                got=f"{HTML}, such as an error or a form to sign in",
+                path=self._url,
+                advice=f"Fetch it by hand into manual_dir; if it is right, give its checksum in {CHECKSUMS_FILE}.",
             )
 
     def _is_rest(self, response: requests.Response, first_byte: int | None) -> bool:
@@ -204,15 +210,16 @@ class PartialDownload:
             raise _TryAgainError("status 416, so it is fetched from its beginning", 0.0)
         response.raise_for_status()
         if response.status_code not in (200, 206):
-            raise DownloadError(
-                f"{self._url}: the server answers with status {response.status_code}, without the file."
-            )
+            raise DownloadError(expected="the file", got=f"the status {response.status_code}", path=self._url)
         visited_urls = [visited.url for visited in (*response.history, response)]
         plain_urls = [url for url in visited_urls if url.startswith("http:")]
         if self._recorded is None and self._url.startswith("https:") and plain_urls:
             raise DownloadError(
-                f"{self._url} leads to {plain_urls[0]}, which anybody on the way can change. Give that URL if you "
-                f"trust it, or record the checksum of this one in {CHECKSUMS_FILE}."
+                f"the URL leads to {plain_urls[0]}, which anybody on the way can change",
+                path=self._url,
+                expected="a URL of HTTPS",
+                got=plain_urls[0],
+                advice=f"Give that URL if you trust it, or record the checksum of this one in {CHECKSUMS_FILE}.",
             )
         if response.status_code == 200:
             return False
@@ -276,8 +283,10 @@ def _compression(response: requests.Response) -> str:
     compressions = [name for name in names if name in ("gzip", "deflate", "br", "zstd", "compress", "dcb", "dcz")]
     if compressions and compressions not in (["gzip"], ["deflate"]):
         raise DownloadError(
-            f"{response.url}: expected the file as it is or by gzip, got Content-Encoding {header!r}. Fetch it by "
-            "hand into manual_dir."
+            expected="the file as it is or by gzip",
+            got=f"Content-Encoding {header!r}",
+            path=response.url,
+            advice="Fetch it by hand into manual_dir.",
         )
     return compressions[0] if compressions else ""
 
@@ -316,15 +325,16 @@ def _decompress(response: requests.Response, compression: str) -> Iterator[bytes
         raise _TryAgainError(f"expected the end of the {compression} stream, got the end of the response")
 
 
-def _describe_failure(url: str, error: Exception) -> str:
-    """Returns the message about a request that another attempt would not help."""
+def _error_of_failure(url: str, error: Exception) -> DownloadError:
+    """Returns the error about a request that another attempt would not help."""
     import requests
 
     has_scheme = url.lstrip().lower().startswith(("http://", "https://"))  # else that of a proxy or a redirect is wrong
     if isinstance(error, requests.exceptions.InvalidSchema) and not has_scheme:
+        expected = "a URL that begins with http://, https:// or file://"
         way = "Fetch other files by hand into manual_dir."
-        return f"{url}: expected a URL that begins with http://, https:// or file://. {way}"
-    return f"{url} could not be fetched: {error}"
+        return DownloadError(f"expected {expected}", path=url, expected=expected, advice=way)
+    return DownloadError(f"the file could not be fetched: {error}", path=url, got=str(error))
 
 
 def _connection_problem(error: Exception) -> Exception | None:

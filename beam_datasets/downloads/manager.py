@@ -103,8 +103,9 @@ class DownloadSettings:
         """
         if "No such file" in str(error) and f"{self.manual_files}{os.sep}" in str(error):
             raise DownloadError(
-                f"{error}\nThis file cannot be downloaded: put it there by hand, or give the place of such files by "
-                f"--manual_dir. {self.instructions}".rstrip()
+                f"{error}\nThis file cannot be downloaded",
+                advice="Put it there by hand, or give the directory of such files by --manual_dir. "
+                f"{self.instructions}".rstrip(),
             ) from error
 
 
@@ -144,8 +145,11 @@ class DownloadManager:
         if not directory.is_dir() or not any(directory.iterdir()):
             problem = "is empty" if directory.is_dir() else "is not a directory"
             raise DownloadError(
-                f"{directory} {problem}. This dataset's sources cannot be downloaded: put them there by hand, "
-                f"or give their place by --manual_dir. {self._settings.instructions}".rstrip()
+                f"the directory {problem}",
+                path=str(directory),
+                expected="the files that this dataset needs",
+                advice="This dataset's sources cannot be downloaded: put them there by hand, or give their directory "
+                f"by --manual_dir. {self._settings.instructions}".rstrip(),
             )
         return directory
 
@@ -208,8 +212,10 @@ class DownloadManager:
         path = self.manual_dir / competition_or_dataset.replace("/", "_")
         if not path.is_dir():
             raise DownloadError(
-                f"{path} does not exist. Download it: kaggle datasets download (or competitions download) "
-                f"{competition_or_dataset}, and unpack it there."
+                "the directory does not exist",
+                path=str(path),
+                advice="Download it: kaggle datasets download (or competitions download) "
+                f"{competition_or_dataset}, and unpack it there.",
             )
         return path
 
@@ -256,14 +262,18 @@ class DownloadManager:
             DownloadError: it does not exist, or differs.
         """
         if not path.exists():
-            raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
+            raise DownloadError(
+                "the file does not exist", path=str(path), expected="a file of this machine, or a URL with its scheme"
+            )
         if recorded and path.is_file() and not self.register_checksums:
             size = path.stat().st_size
             actual = f"{size:,} bytes" if size != recorded.size else f"sha256 {compute_sha256(path)}"
             if size != recorded.size or not actual.endswith(recorded.sha256):
                 raise DownloadError(
-                    f"{path}: expected the file that was recorded for {url} ({recorded}), got {actual}. If it changed "
-                    "on purpose, record it again by --register_checksums."
+                    expected=f"the file that was recorded for {url} ({recorded})",
+                    got=actual,
+                    path=str(path),
+                    advice="If it changed on purpose, record it again by --register_checksums.",
                 )
         if path.is_file() and self.register_checksums:
             self._note(url, path)
@@ -277,13 +287,17 @@ class DownloadManager:
         """
         settings = self._settings
         if recorded is None and settings.force_checksums and not self.register_checksums:
-            raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
+            raise DownloadError(
+                expected="a recorded checksum", got="none", path=url, advice="Record it by --register_checksums."
+            )
         if recorded and recorded.filename and (by_hand := settings.manual_files / recorded.filename).is_file():
             is_same = by_hand.stat().st_size == recorded.size and compute_sha256(by_hand) == recorded.sha256
             if not (is_same or self.register_checksums):
                 raise DownloadError(
-                    f"{by_hand}: expected the file that was recorded for {url} ({recorded}), got another one. If it "
-                    "changed on purpose, record it again by --register_checksums."
+                    expected=f"the file that was recorded for {url} ({recorded})",
+                    got="another one",
+                    path=str(by_hand),
+                    advice="If it changed on purpose, record it again by --register_checksums.",
                 )
             return by_hand
         path = self._find_downloaded(self._path_of_url(url, None if self.register_checksums else recorded))
@@ -296,8 +310,10 @@ class DownloadManager:
             return path
         if settings.offline:
             raise DownloadError(
-                f"{path} of {url} does not exist on this worker. The launcher fetches it to download_dir, "
-                "which workers must see: give a directory that all machines share."
+                f"the file of {url} does not exist on this worker",
+                path=str(path),
+                advice="The launcher fetches it to download_dir, which workers must see: give a directory that all "
+                "machines share.",
             )
         return None
 
@@ -340,8 +356,10 @@ class DownloadManager:
             if recorded is not None and (actual := compute_sha256(partial.path)) != recorded.sha256:
                 partial.clear()
                 raise DownloadError(
-                    f"{url}: expected the file that was recorded ({recorded}), got sha256 {actual}. If it changed on "
-                    "purpose, record its checksum by --register_checksums."
+                    expected=f"the file that was recorded ({recorded})",
+                    got=f"sha256 {actual}",
+                    path=url,
+                    advice="If it changed on purpose, record its checksum by --register_checksums.",
                 )
             if partial.file_name and not (recorded and recorded.filename):
                 # the suffix determines how the file is unpacked
@@ -435,7 +453,7 @@ def _url_of(resource: str | os.PathLike[str] | Resource) -> str:
     if not isinstance(url, str):
         raise TypeError(f"{resource!r:.200}; needed: a URL, or a Resource with one.")
     if not url.strip():
-        raise DownloadError(f"expected a URL or a path, got {url!r}")
+        raise DownloadError(expected="a URL or a path", got=repr(url))
     return url
 
 
@@ -452,8 +470,10 @@ def _local_path(url: str) -> Path | None:
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise DownloadError(
-                f"{url}: expected a file of this machine, got one of {parts.netloc!r}. Write file:// and the absolute "
-                "path, which begins with a third slash."
+                expected="a file of this machine",
+                got=f"one of {parts.netloc!r}",
+                path=url,
+                advice="Write file:// and the absolute path, which begins with a third slash.",
             )
         return Path(urllib.request.url2pathname(parts.path))
     return Path(url).expanduser() if "://" not in url else None
@@ -471,9 +491,11 @@ def _path_of(resource: str | os.PathLike[str] | Resource) -> Path:
         raise TypeError(f"{resource!r:.200}; needed: a path, or a Resource with one.")
     path = _local_path(os.fspath(text))
     if path is None:
-        raise DownloadError(f"{text}: expected an archive of this machine, got a URL. `download` fetches it.")
+        raise DownloadError(
+            expected="an archive of this machine", got="a URL", path=os.fspath(text), advice="`download` fetches it."
+        )
     if not path.exists():
-        raise DownloadError(f"{path} does not exist; expected an archive of this machine.")
+        raise DownloadError("the file does not exist", path=str(path), expected="an archive of this machine")
     return path
 
 
