@@ -130,7 +130,7 @@ def test_the_last_lines_are_on_the_disk_at_any_time(tmp_path, monkeypatch, num_l
     log, latest, earlier = (tmp_path / f"log{suffix}" for suffix in ("", ".last", ".last.1"))
     reader = OutputReader(str(log))
     lines = [f"worker 1: {number}\n" for number in range(num_lines)]
-    reader._handle([line.encode().rstrip() for line in [*lines, "worker 1: the last one"]], is_shown=True)
+    reader._log_lines([line.encode().rstrip() for line in [*lines, "worker 1: the last one"]], is_shown=True)
     texts = [line for path in (earlier, latest) if path.exists() for line in path.read_text().splitlines(keepends=True)]
     expected = [*lines, "worker 1: the last one\n"]
     assert log.read_text() == f"{lines[0]}{lines[1]}... the next lines are in {latest} ...\n"
