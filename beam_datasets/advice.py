@@ -157,19 +157,30 @@ def instead_of_command(name: str, args: Sequence[str]) -> str:
     return _sentence(row._replace(text=text), fields)
 
 
-def instead_of_option(command: str, option: str, value: str | None, options: Collection[str]) -> str:
+_PATHS = frozenset(("--data_dir", "--from", "--pattern", "--root"))
+"""Options for paths, of which one foreign name may mean several: `--directory` is where files are, or datasets."""
+
+
+def instead_of_option(
+    command: str, option: str, value: str | None, options: Collection[str], given: Collection[str] = ()
+) -> str:
     """Returns the sentence "Use ..." for a foreign option; '' if the table has none that the command knows.
+
+    A path that the command line already has, such as `--pattern`, is not meant again if another replacement fits.
 
     Args:
         command: name of the command, such as "build".
         option: the foreign option, such as "--sep".
         value: its value; None if there is none.
         options: the options of the command.
+        given: the options that the command line has.
 
     >>> instead_of_option("build", "--sep", ";", ["--delimiter"])
     "Use `--delimiter ';'`."
+    >>> instead_of_option("build", "--dir", "d", ["--pattern", "--data_dir"], given=["--pattern"])
+    'Use `--data_dir d`.'
     """
-    name = option.lstrip("-")
+    name, sentence_of_given = option.lstrip("-"), ""
     for text, names in OPTIONS.items():
         only = re.match(r"(?!nothing)(\w+): (?=`|nothing: )", text)
         replacement = text[only.end() :] if only else text
@@ -177,8 +188,11 @@ def instead_of_option(command: str, option: str, value: str | None, options: Col
         fits = (only is None or only[1] == command) and (required_option is None or required_option[1] in options)
         if fits and name in names.split(" | "):
             row = Row((), (), replacement)
-            return _sentence(row, {"command": repr(command)} | ({} if value is None else {"value": repr(value)}))
-    return ""
+            sentence = _sentence(row, {"command": repr(command)} | ({} if value is None else {"value": repr(value)}))
+            if required_option is None or required_option[1] not in _PATHS.intersection(given):
+                return sentence
+            sentence_of_given = sentence_of_given or sentence
+    return sentence_of_given
 
 
 def instead_of_format(use: str, name: str) -> str:

@@ -1643,12 +1643,16 @@ OPTIONS: Mapping[str, str] = {
     "verify: `beam-datasets verify NAME`, which compares all checksums": "checksums | checksum | hash | hashes",
     "new: `--to {value:DIR}`": "dir | directory | output | data_dir | path",
     "new: nothing: each builder has one form, which reads any format": "format | data_format | template | kind | type",
+    "`--pattern {value:FILES}`": "file | files | data_files | data_file | path | paths | input | inputs | input_file | i | f"
+    " | input_pattern | file_pattern | glob | src | source | data | filenames | csv | from | folder | root | directory | dir"
+    " | input_dir | input_directory | input_folder | input_path | input_paths | in | source_dir | data_path | data_folder"
+    " | file_path | filepath | file_paths | filepaths | file_name | filename | jsonl | json | parquet | tfrecord",
+    "`--root {value:DIR}`": "folder | path | input | input_dir | i | images | image_dir | image_folder | images_dir | data | source"
+    " | src | data_files | audio_dir | pattern | from | files | file | directory | dir | paths | inputs | input_directory"
+    " | input_folder | input_path | in | source_dir | data_path | data_folder | root_dir | root_path | base_dir | img_dir"
+    " | image_path | image_root | audio_path | audio_folder | audio_root | sound_dir | sounds | sound_folder | audio | photos | glob",
     "`--data_dir {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | target_dir | save_dir | dir"
     " | directory | root_dir | datasets_dir | cache_dir | d | base_dir | to | output_path",
-    "`--pattern {value:FILES}`": "file | files | data_files | data_file | path | paths | input | inputs | input_file | i | f"
-    " | input_pattern | file_pattern | glob | src | source | data | filenames | csv | from | folder | root",
-    "`--root {value:DIR}`": "folder | path | input | input_dir | i | images | image_dir | image_folder | images_dir | data | source"
-    " | src | data_files | audio_dir | pattern | from | files | file",
     "`--delimiter {value:','}`": "sep | separator | delim | field_delim | fs",
     "`--missing {value:NA}`": "na_values | null_values | na | null | nan | missing_values | na_rep | nulls",
     "`--columns a,b,c`, for files without a header; with `--skip_header` the names replace the header": "names | header"

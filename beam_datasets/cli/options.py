@@ -581,7 +581,8 @@ def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:
     command = (parsers[0].prog or "").partition(" ")[2]
     option_names = [name for parser in parsers for name in parser._option_string_actions]
     available = {*parsers[0]._option_string_actions, *OF_EVERY_COMMAND}
-    if foreign := instead_of_option(command, option, value if equals else following, available):
+    given = {arg.partition("=")[0] for arg in getattr(parsers[0], "_args", ())}
+    if foreign := instead_of_option(command, option, value if equals else following, available, given):
         return f" {foreign}"
     return did_you_mean(option, option_names, cutoff=0.7)  # all begin with --
 

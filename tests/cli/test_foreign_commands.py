@@ -234,6 +234,27 @@ GUESSES = [
     ("list --remote --data_dir data", "Use `--data_dir DIR`, a directory or a URL"),
     ("list --remote s3://b/x", "Use `--data_dir s3://b/x`, a directory or a URL"),
     ("-v", "`beam-datasets --version` prints the version."),
+    *(
+        (f"build image_folder --{name} X", "Use `--root X`.")
+        for name in ("directory", "dir", "input_dir", "path", "files")
+    ),
+    *(
+        (f"plan sound_folder --{name}=X", "Use `--root X`.")
+        for name in ("directory", "root_dir", "audio_path", "paths")
+    ),
+    *(
+        (f"build {file_format} --name rows --{name} X", "Use `--pattern X`.")
+        for file_format in ("csv", "jsonl", "parquet", "text_lines", "tfrecord")
+        for name in ("directory", "dir", "input_dir", "path", "files", "input_path")
+    ),
+    ("build csv --pattern a.csv --directory out", "Use `--data_dir out`."),
+    ("build csv --directory a --data_dir out", "Use `--pattern a`."),
+    ("build image_folder --root a --dir=out", "Use `--data_dir out`."),
+    ("append digits --from csv --directory X", "Use `--pattern X`."),
+    ("append digits --from csv --files X", "Use `--pattern X`."),
+    ("append digits --from image_folder --directory X", "Use `--root X`."),
+    ("append digits --files X", "Use `--from csv --pattern X`, or jsonl, parquet."),
+    ("head digits --directory X", "Use `--data_dir X`."),
 ]
 
 
