@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -178,7 +179,9 @@ def _parse_append(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str
     builders = {text: _parse_request(text) for text in texts if not _is_published(text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)
-    for text in texts if parser.parse_known_args(args)[1] else ():
+    unknown = parser.parse_known_args(args)[1]
+    _check_stray_arguments(unknown)
+    for text in texts if unknown else ():
         if text not in builders and (hint := did_you_mean(text, FORMATS)):
             raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
     parsed = parser.parse_args(args)
@@ -189,6 +192,22 @@ def _parse_append(args: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str
     if builders:
         _check_slices(parsed.split or ())
     return parsed, texts, builders
+
+
+def _check_stray_arguments(unknown: Sequence[str]) -> None:
+    """Checks that no builder is given without `--from`, as in `append NAME csv`.
+
+    Args:
+        unknown: the arguments that the parser does not know, in the order of the command line.
+
+    Raises:
+        UsageError: one of them names a builder, and is not the value of an unknown option.
+    """
+    for previous, text in zip(["", *unknown], unknown):
+        if previous[:1] != "-" and text[:1] != "-" and is_builder(text):
+            raise UsageError(
+                f"expected a builder after --from, got {text!r} without it. Use `--from {shlex.quote(text)}`."
+            )
 
 
 def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed: bool) -> str:

@@ -14,6 +14,7 @@ from beam_datasets.cli.explorer import app
 from beam_datasets.cli.history import GC, PRUNE, TAG
 from beam_datasets.cli.main import COMMANDS, main
 from beam_datasets.cli.materialize import EXPORT
+from beam_datasets.cli.resolve import FORMATS
 from tests.files.in_process import option_names
 from tests.reading.conftest import write_dataset
 
@@ -75,6 +76,12 @@ GUESSES = [
     ("materialize digits --name few", "Use `--to few`."),
     ("append digits --data new.csv", "Use `--from csv --pattern new.csv`"),
     ("append digits new.csv", "--from FORMAT --pattern new.csv"),
+    *((f"append digits {name} --pattern 'new*'", f"Use `--from {name}`.") for name in FORMATS),
+    ("append digits --pattern new.csv csv --key id", "Use `--from csv`."),
+    ("append digits ways/birds.py --pattern a.csv", "Use `--from ways/birds.py`."),
+    ("append digits 'my birds.py:Birds/small'", "Use `--from 'my birds.py:Birds/small'`."),
+    ("append digits beam_datasets.files.csv:Csv", "Use `--from beam_datasets.files.csv:Csv`."),
+    ("append digits train", "Did you mean '--split train'?"),
     ("prune digits --keep_last 3 --keep 2", "Use `--keep 3`."),
     ("info --dataset digits", "such as `beam-datasets info NAME`"),
     ("head digits --splits test", "Use `--split test`."),
