@@ -97,12 +97,19 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
         prefixed_flags = {f"--{option.name}": f"--{_dest(option.name)}"}
         flags = [prefixed_flags.get(flag, "") if flag in used_flags else flag for flag in flags]
         settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
-        group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option), **settings)
+        flags = list(filter(None, flags))
+        group.add_argument(*flags, dest=_dest(option.name), help=_help(builder, option), **settings)
+        parser.set_defaults(**{_flag_dest(option.name): flags[0]})
 
 
 def _dest(name: str) -> str:
     """Returns the name of the parsed attribute for a builder's option, which differs from those of the command."""
     return f"builder.{name}"
+
+
+def _flag_dest(name: str) -> str:
+    """Returns the name of the parsed attribute that contains the option string of a builder's option, for errors."""
+    return f"{_dest(name)} flag"
 
 
 def _flags(option: inspect.Parameter) -> list[str]:
@@ -125,7 +132,8 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
             except (ValueError, UsageError) as error:
                 flag = _flags(option)[0]
                 example = f" {_EXAMPLES[flag]}." if flag in _EXAMPLES else ""
-                raise UsageError(f"{flag}: {error}.{example} See --help.") from None
+                written_flag = getattr(args, _flag_dest(option.name), flag)
+                raise UsageError(f"{written_flag}: {error}.{example} See --help.") from None
     return arguments
 
 

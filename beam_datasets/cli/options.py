@@ -273,6 +273,7 @@ class Parser(argparse.ArgumentParser):
 
             uses = {"format": "export", "on_duplicate": "on_duplicate"}
             message = f"{message}. {instead_of_format(uses[choice[1]], choice[2]) if choice[1] in uses else ''}".strip()
+        message = _with_expectation(message)
         if message.startswith("the following arguments are required:"):
             message += self._foreign_option()
             if message.endswith("--to") and len(self._args) > 1 and not any(arg[:1] == "-" for arg in self._args[:2]):
@@ -283,6 +284,28 @@ class Parser(argparse.ArgumentParser):
                     example = example.replace("csv", self._args[0], 1).replace("--pattern FILES", "--root DIR")
                 message += f". Type `{self.prog} {example}`"
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
+
+
+_OF_ARGPARSE = (
+    (r"argument (\S+): ignored explicit argument (.*)", r"\1: expected no value, got \2"),
+    (r"argument (\S+): expected one argument", r"\1: expected a value, got none"),
+    (r"argument (\S+): invalid choice: (.*) \(choose from ([^)]*)\)", r"\1: expected one of \3, got \2"),
+)
+"""Message of argparse, as a regular expression -> the message with what was expected and got."""
+
+
+def _with_expectation(message: str) -> str:
+    """Returns a message of argparse as an error with what was expected and got; any other message unchanged.
+
+    >>> _with_expectation("argument --debug: ignored explicit argument 'yes'")
+    "--debug: expected no value, got 'yes'. If it is an argument of the builder, write --builder.debug"
+    """
+    for pattern, replacement in _OF_ARGPARSE:
+        message = re.sub(pattern, replacement, message, flags=re.DOTALL)
+    flag = message.partition(":")[0]
+    if flag in OF_EVERY_COMMAND and ": expected no value" in message:
+        message += f". If it is an argument of the builder, write --builder.{flag[2:]}"
+    return message
 
 
 def with_underscores(args: Sequence[str]) -> list[str]:

@@ -114,7 +114,7 @@ def test_errors_are_one_message(small, tmp_path, run):
         (["build", "digits", "--num_shards", "x"], "--num_shards is 'x'"),
         (["build", "digits", "--min_shard_size", "x"], "'x' is not a size"),
         (["build", "digits", "--num_shard", "4"], "unknown option --num_shard: .* Did you mean '--num_shards'"),
-        (["build", "digits", "--payload", "x"], "invalid choice: 'x'"),
+        (["build", "digits", "--payload", "x"], "--payload: expected one of .*inline.*spilled.*, got 'x'"),
         (["build", "digits:9.9.9"], "9.9.9"),
         (["build", "csv"], "Csv: no input"),
         (["build", "csv", "--pattern", "x", "--split", "a=b"], "with a pattern for all splits"),

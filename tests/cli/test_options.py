@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import options
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
+from beam_datasets.cli.main import main
 from beam_datasets.cli.options import (
     Command,
     Flag,
@@ -488,6 +489,33 @@ def test_arguments_with_the_names_of_options_of_the_command() -> None:
     args = parser.parse_args(["--builder.imports", "x", "--builder.debug", "--builder.salt=3", "--salt=9"])
     assert builder_arguments(args, OptionsOfTheCommand) == {"imports": "x", "debug": True, "salt": 3}
     assert args.salt == "9"
+    args = parser.parse_args(["--builder.debug=maybe", "--salt=9"])
+    with pytest.raises(UsageError, match=r"^--builder.debug: expected true or false, got 'maybe'"):
+        builder_arguments(args, OptionsOfTheCommand)
+
+
+@pytest.mark.parametrize(
+    "args, problem",
+    [
+        (
+            ["--debug=yes"],
+            "--debug: expected no value, got 'yes'. If it is an argument of the builder, write --builder.debug",
+        ),
+        (
+            ["--quiet=a\nb"],
+            "--quiet: expected no value, got 'a\\nb'. If it is an argument of the builder, write --builder.quiet",
+        ),
+        (["--dry_run="], "--dry_run: expected no value, got ''"),
+        (["--pattern"], "--pattern: expected a value, got none"),
+        (["--imports"], "--imports: expected a value, got none"),
+        (["--name", "--key", "a"], "--name: expected a value, got none"),
+    ],
+)
+def test_errors_of_argparse_have_what_was_expected_and_got(
+    args: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", "csv", *args]) == 2
+    assert capsys.readouterr().err.startswith(f"beam-datasets: {problem}\n")
 
 
 FILES = sorted(Path(options.__file__).parent.glob("*.py"))

@@ -222,7 +222,7 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
     [
         ([], 2, "which dataset? beam-datasets export SOURCE"),
         (["digits"], 2, "the following arguments are required: --format, --to"),
-        ([*SOURCE, "--format", "parket", *TO[2:]], 2, "invalid choice: 'parket'"),
+        ([*SOURCE, "--format", "parket", *TO[2:]], 2, "got 'parket'"),
         (["inter", *SOURCE[1:], *TO], 1, "no dataset 'inter'"),
         ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
         ([*SOURCE, *TO, "--fromat", "x"], 2, "unknown option --fromat"),
