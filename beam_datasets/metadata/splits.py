@@ -462,7 +462,7 @@ def _parse_term(term: str, expression: str) -> AbstractSplit:
         )
     shard = int(single[0])
     # Shard 0 from the end does not exist: what follows the last shard is the end.
-    return ReadInstruction(name, shard, shard + 1 or None, "shard")
+    return _slice(name, [(shard, "shard"), (shard + 1, "shard") if shard + 1 else None], expression)
 
 
 def _parse_item(item: str, expression: str) -> tuple[float, Unit]:
@@ -496,7 +496,7 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: 
         expression: the whole expression, for errors.
 
     Raises:
-        SplitError: the limits have different units.
+        SplitError: the limits have different units, or one is out of range.
 
     >>> _slice("train", [None, (10, "%")], "train[:10%]")
     ReadInstruction('train[:10%]', rounding='closest')
@@ -513,7 +513,10 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], expression: 
             advice=f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}.",
         )
     unit = (begin or end or (0, "abs"))[1]
-    return ReadInstruction(name, begin and begin[0], end and end[0], unit)
+    try:
+        return ReadInstruction(name, begin and begin[0], end and end[0], unit)
+    except SplitError as error:  # about the name of the split alone
+        raise SplitError(expected=error.expected, got=error.got, split=expression, advice=error.advice) from None
 
 
 CountBytes: TypeAlias = Callable[[FileInstructions], int | None]
