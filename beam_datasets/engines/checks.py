@@ -30,7 +30,7 @@ from apache_beam.portability.api import (
     beam_job_api_pb2_grpc,
     endpoints_pb2,
 )
-from apache_beam.transforms.environments import ExternalEnvironment
+from apache_beam.transforms.environments import ExternalEnvironment, python_sdk_capabilities
 
 from beam_datasets._version import __version__
 from beam_datasets.engines.failures import reason
@@ -192,7 +192,9 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> list[str]:
         return answered
     pool, params = pool_of(options)
     _check_has_no_user("environment_config", pool)
-    environment = ExternalEnvironment.from_options(portable)
+    # Without the list of installed packages that `from_options` adds: no worker of a check reads it, `pip freeze` takes
+    # half a second to write it, and nothing removes its directory.
+    environment = ExternalEnvironment(pool, params=params, capabilities=python_sdk_capabilities())
     if _address(pool)[0] not in HERE:
         answered += [pool] * _check_remote_worker(pool, params, environment)
     elif is_pool_here:

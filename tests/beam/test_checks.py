@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, WorkerOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, PortableOptions, WorkerOptions
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
@@ -167,6 +168,7 @@ def test_versions_are_sent_to_pools(config: str) -> None:
     """Beam passes the parameters of the environment to each pool that it asks for a worker."""
     given = pool(config)
     checks.send_parameters(given)
+    given.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")  # spares a `pip freeze`
     environment = ExternalEnvironment.from_options(given.view_as(PortableOptions))
     assert environment.url == "localhost:1"
     assert json.loads(environment.params[checks.VERSIONS]) == checks.versions()
@@ -283,6 +285,14 @@ def test_a_server_that_is_not_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_not_asked(given: dict[str, str]) -> None:
     checks.check_servers(portable(**given), is_pool_here=True)
+
+
+def test_a_check_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    add = beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server
+    with serving((add, Pool("out of memory"))) as address, pytest.raises(checks.EngineError, match="out of memory"):
+        checks.check_servers(pool(address), is_pool_here=True)
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:1", "nowhere.invalid:8099", "localhost", "localhost:jobs"])
