@@ -1,5 +1,7 @@
 """Runs the code of a documentation page, from top to bottom, in the current directory: `python tests/pages.py PAGE`.
 
+Commands are those of this Python's environment, or, if a second argument names a folder, of that first.
+
 What a fenced block is follows from its first line:
 
     python title="NAME" the file of that name
@@ -89,8 +91,7 @@ def _normal(text: str) -> str:
 
 def _run_command(command: str, *, check: bool = False) -> str:
     """Returns what a command prints."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}  # so that errors come where they belong
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # so that errors come where they belong
     done = subprocess.run(
         command,
         shell=True,
@@ -107,4 +108,5 @@ def _run_command(command: str, *, check: bool = False) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, "")  # files of the page can be imported
+    os.environ["PATH"] = os.pathsep.join([*sys.argv[2:], str(Path(sys.executable).parent), os.environ["PATH"]])
     run(Path(sys.argv[1]))

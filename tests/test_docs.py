@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.formats.index import Index
-from tests import rates
+from tests import forked_commands, rates
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -36,9 +37,19 @@ PAGES = [
 ]
 
 
-def run_page(page: Path, folder: Path) -> str:
-    """Runs a page's blocks in a folder, in a process of its own, and returns their output."""
-    command = [sys.executable, str(ROOT / "tests" / "pages.py"), str(page)]
+# Its commands are processes that import all themselves, as those of the README; see `commands`.
+PAGE_OF_PROCESSES = "how-to/looking.md"
+
+
+def run_page(page: Path, folder: Path, *commands: Path) -> str:
+    """Runs a page's blocks in a folder, in a process of its own, and returns their output.
+
+    Args:
+        page: the page.
+        folder: the folder.
+        commands: a folder whose commands stand before those of the environment.
+    """
+    command = [sys.executable, str(ROOT / "tests" / "pages.py"), str(page), *map(str, commands)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -55,12 +66,57 @@ def test_readme_runs(readme: tuple[Path, str]) -> None:
     assert "900 {" in readme[1]
 
 
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a command `beam-datasets` that does not import Beam each time."""
+    with forked_commands.served(tmp_path_factory.mktemp("commands") / "log") as folder:
+        yield folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
+def test_page_runs(readme: tuple[Path, str], commands: Path, tmp_path: Path, page: str) -> None:
     shutil.copytree(readme[0], tmp_path, dirs_exist_ok=True)
     shutil.copytree(ROOT / "pipelines", tmp_path / "pipelines")  # pages name its datasets as in a checkout
-    run_page(DOCS / page, tmp_path)
+    run_page(DOCS / page, tmp_path, *([] if page == PAGE_OF_PROCESSES else [commands]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "info squares --data_dir data",
+        "info circles --data_dir data",
+        "head squares --data_dir data --count many",
+        "--imports given.py list --data_dir data",
+    ],
+)
+def test_a_forked_command_is_the_command(
+    readme: tuple[Path, str], commands: Path, tmp_path: Path, command: str
+) -> None:
+    shutil.copytree(readme[0] / "data", tmp_path / "data")
+    (tmp_path / "given.py").write_text(
+        "import os, sys\n"
+        "print(sys.argv, sys.path[0], sys.stdin.read(), os.environ['GIVEN'], os.getcwd())\n"
+        "print('apart', file=sys.stderr)\n"
+    )
+    ran = []
+    for path in (commands, Path(sys.executable).parent):
+        environment = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "GIVEN": "an ü"}
+        ran.append(
+            subprocess.run(
+                f"beam-datasets {command}; echo $?",
+                shell=True,
+                input="a line\n",
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env=environment,
+                timeout=60,
+                check=False,
+            )
+        )
+    assert (ran[0].stdout, ran[0].stderr) == (ran[1].stdout, ran[1].stderr)
 
 
 def test_readme_says_what_for_whom_why_and_what_is_needed_before_the_two_commands() -> None:
