@@ -83,7 +83,11 @@ FOLLOWED_ELSEWHERE = {
     "cli/head.py: --decode": "tests/cli/test_damaged_values.py::test_verify",
     "cli/head.py: beam-datasets verify --decode": "tests/cli/test_damaged_values.py::test_verify",
     "cli/options.py: --num_shards": "tests/cli/test_options.py::test_no_numbers_of_shards",
+    "cli/append.py:_check_stray_arguments --from": f"{_APPEND}",
     "cli/options.py:_engine_note --from": "tests/materializing/test_appending.py",
+    "cli/options.py:_with_expectation --builder": (
+        "tests/cli/test_options.py::test_arguments_with_the_names_of_options_of_the_command"
+    ),
     "cli/resolve.py: pip install tensorflow`": "tests/test_tfds_ports.py",
     "cli/stats.py:_save_statistics --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
     "cli/stats.py:lines --imports": f"{_LOOKING}::test_imports_registers_what_a_dataset_needs",

@@ -80,7 +80,7 @@ def test_options_exist():
     commands = options_of_commands()
     of_kind["published"] = commands["append"]  # errors of files that are appended
     of_kind["convert"] = of_builders | commands["append"]
-    of_all_commands = {"--debug", "--imports"}
+    of_all_commands = {"--debug", "--imports", "--builder"}  # --builder.NAME is an argument of a builder
     everywhere = of_all_commands.union(of_builders, *commands.values())
     for key, texts in collected().items():
         place, _, option = key.partition(" ")
