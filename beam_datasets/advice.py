@@ -122,7 +122,7 @@ def instead_of(receiver: str, name: str) -> str:
         return ""
     call = _written_call(name)
     fields = {**dict(zip(row.fields, call.positional)), **call.keywords, **_keyword_fields(call.keywords)}
-    if "name" not in row.fields or "name" not in fields:
+    if "name" not in row.fields:
         fields["name"] = name
     fields |= {field: call.keywords[name] for name, field in zip(row.parameters, row.fields) if name in call.keywords}
     return _sentence(row, {receiver: call.receiver or receiver, **fields})

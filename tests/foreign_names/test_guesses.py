@@ -729,9 +729,12 @@ def test_without_source_arguments_have_their_names_or_values(names: dict[str, An
         ("ds.rename_column('id', 'n')", "{new_column_name if name == original_column_name else name"),
         ("ds.map(f, num_proc=4)", "ds.map(function).parallel(processes=4)"),
         ("ds.head(3)", "ds[:5]"),
+        ("bd.info('d')", "bd.builder('name').info"),
+        ("bd.data_source('d')", "bd.load(name, split='train')"),
+        ("bd.prune('d')", "bd.builder('name').dataset_dir"),
     ):
         with pytest.raises((AttributeError, TypeError)) as caught:
-            eval(guess, {"ds": ds, "f": lambda e: e, "__name__": "__main__"})
+            eval(guess, {"ds": ds, "bd": bd, "f": lambda e: e, "__name__": "__main__"})
         assert expected in str(caught.value)
 
 
