@@ -79,18 +79,18 @@ def note_on_missing(path: str, kinds: Mapping[str, str]) -> str:
         kinds: path of a column -> its kind, such as "int64".
     """
     listed = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
-    name, kind = next(iter(kinds.items()))
-    fill = False if kind == "bool" else 0
+    name, kind = next(((name, kind) for name, kind in kinds.items() if kind != "bool"), next(iter(kinds.items())))
+    fill = True if kind == "bool" else 0
     ways = [
         f"fill={{{name.replace('/', '.')!r}: {fill}}} of batch() and as_torch() gives another value",
         f"{advice(name, f'{kind}?')} accepts this",
         f"{advice(name, 'float64?')} makes NaN of a missing value" if kind != "bool" else "",
         f"{advice(name, 'drop')} leaves the column out",
     ]
-    value = default_fill(np.dtype(kind))
+    values = ", ".join(f"{default_fill(np.dtype(kind))} ({name})" for name, kind in kinds.items())
     return (
-        f"{path}: missing values in: {listed}: they are None when iterated, and {value} in batches, PyTorch and JAX: "
-        f"{'; '.join(filter(None, ways))}"
+        f"{path}: missing values in: {listed}: they are None when iterated; in batches, PyTorch and JAX they are "
+        f"{values}: {'; '.join(filter(None, ways))}"
     )
 
 

@@ -24,7 +24,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
-from beam_datasets.files.text_notes import note_on_types
+from beam_datasets.files.text_notes import note_on_missing, note_on_types
 from tests.files.in_process import publish
 
 DAY = datetime.date(2024, 2, 29)
@@ -115,6 +115,12 @@ def write_rows(tmp_path: Path, kind: str) -> str:
     return str(path)
 
 
+def test_the_fill_that_a_note_proposes_differs_from_the_default() -> None:
+    assert "fill={'n': 0} of batch()" in note_on_missing("f.csv", {"late": "bool", "n": "int8"})
+    assert "-128 (n), False (late)" in note_on_missing("f.csv", {"n": "int8", "late": "bool"})
+    assert "fill={'late': True} of batch()" in note_on_missing("f.csv", {"late": "bool"})
+
+
 @pytest.mark.parametrize("builder", [Csv, *(pytest.param(each, marks=pytest.mark.slow) for each in (Jsonl, Parquet))])
 def test_integers_and_bools_with_missing_values_are_named_once_with_what_to_choose(
     tmp_path: Path, notes: list[str], capsys: pytest.CaptureFixture[str], builder: type[RowsBuilder]
@@ -131,9 +137,8 @@ def test_integers_and_bools_with_missing_values_are_named_once_with_what_to_choo
 
     batch = batch_of("1.0.0")
     [note] = notes
-    assert (
-        "missing values in: 'n' (int64), 'ok' (bool): they are None when iterated, and -2147483648 in batches" in note
-    )
+    assert "missing values in: 'n' (int64), 'ok' (bool): they are None when iterated" in note
+    assert "in batches, PyTorch and JAX they are -2147483648 (n), False (ok): " in note
     assert sorted(batch["n"].tolist()) == [-2147483648, 7]
     for words in ("fill={'n': 0} of batch()", "--feature 'n=int64?' accepts", "--feature 'n=float64?'", "n=drop"):
         assert words in note
