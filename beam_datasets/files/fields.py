@@ -120,6 +120,8 @@ class Field:
         source: Arrow type of the values from which text is converted.
         problem: why the field cannot be used as inferred, and what to do; '' if it can.
         is_published: whether its type is that of the version that is appended to.
+        extensions: (path, description) of the values in a column of Parquet files whose Arrow extension types are not
+            decoded.
     """
 
     kind: str
@@ -136,6 +138,7 @@ class Field:
     source: str = ""
     problem: str = ""
     is_published: bool = dataclasses.field(default=False, compare=False)
+    extensions: tuple[tuple[str, str], ...] = dataclasses.field(default=(), compare=False)
 
     def __str__(self) -> str:
         """Returns the type as `features` of a builder takes it, such as "int64?" or "float32[3]"."""

@@ -32,7 +32,8 @@ class MergedColumn:
 
     def add(self, field: Field, path: str) -> None:
         """Takes the field of a file, at a path, into account; the first one may be added again."""
-        self.field = self._merge_fields(self.field, field, self._name, path)
+        extensions = tuple((dict(self.field.extensions) | dict(field.extensions)).items())
+        self.field = replace(self._merge_fields(self.field, field, self._name, path), extensions=extensions)
 
     def _merge_fields(self, one: Field, other: Field, value_path: str, path: str) -> Field:
         """Returns the field of values that have one field in the files before, and another in the current file.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from beam_datasets.files.arrow_values import Place, has_plain_values, items_of, 
 from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
+from beam_datasets.files.extension_types import note_on_extensions, unknown_extensions, variant_columns
 from beam_datasets.files.fields import FOUND, MAX_LABELS, UNKNOWN, Field, advice, parse_field, values_of, with_absent
 from beam_datasets.files.hugging_face import Description, described_features, with_kinds_of_files
 from beam_datasets.files.inputs import InputFile, Piece
@@ -70,6 +72,9 @@ class Parquet(RowsBuilder):
         }
         if types:
             log.warning(note_on_types(self.files_text, types))
+        undeclared = {name: field for name, field in fields.items() if name not in self._known_types}
+        if note := note_on_extensions(self.files_text, undeclared):
+            log.warning(note)
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:
@@ -168,20 +173,33 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
     fields = {}
     for column in content.schema:
         name = column.name
-        fields[name] = description.described(name, arrow_field(column.type, name, nulls))
+        field = description.described(name, arrow_field(column.type, name, nulls))
+        fields[name] = replace(field, extensions=unknown_extensions(column))
         if name in content.encrypted:
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
             fields[name] = Field(UNKNOWN, problem=problem)
+    for name, problem in _undecoded_columns(content):
+        fields[name] = Field(UNKNOWN, problem=f"{content.path}: column {name!r} {problem}")
+    return fields, nulls
+
+
+def _undecoded_columns(content: ParquetContent) -> Iterator[tuple[str, str]]:
+    """Yields (name, problem) of each column with intervals or variants, whose bytes pyarrow does not decode."""
     for name in content.intervals:
         bytes_advice = (
             "" if content.schema.field(name).type.num_fields else f"{advice(name, 'bytes')} stores their 12 bytes, "
         )
-        problem = (
-            f"{content.path}: column {name!r} has intervals, whose months, days and milliseconds are not decoded; "
-            f"write them as text or numbers, or {bytes_advice}{advice(name, 'drop')} leaves the column out"
+        yield (
+            name,
+            "has intervals, whose months, days and milliseconds are not decoded; write them as text or numbers, or "
+            f"{bytes_advice}{advice(name, 'drop')} leaves the column out",
         )
-        fields[name] = Field(UNKNOWN, problem=problem)
-    return fields, nulls
+    for name in sorted(content.variants | variant_columns(content.schema)):
+        yield (
+            name,
+            "has values of type VARIANT, which are not decoded; write them as JSON text or as one type, in SQL by "
+            f"CAST(... AS JSON) or CAST(... AS BIGINT), or {advice(name, 'drop')} leaves the column out",
+        )
 
 
 def _with_nulls_reported(

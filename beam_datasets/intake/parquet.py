@@ -22,7 +22,7 @@ from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES, other_content, text_format
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.int96 import exact_times
-from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks, is_footer
+from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks, columns_with_variants, is_footer
 from beam_datasets.intake.parquet_pages import PageLimitedStream
 from beam_datasets.intake.parquet_rows import UnknownLevelsError, has_pages, longest_row, num_values_of_pages
 from beam_datasets.intake.signatures import PARQUET_PREFIX
@@ -200,6 +200,21 @@ class ParquetContent:
         """The columns that contain intervals of months, days and milliseconds, which pyarrow reads as 12 bytes."""
         schema = self._file.schema
         return [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).converted_type == "INTERVAL"]
+
+    @property
+    def variants(self) -> frozenset[str]:
+        """The columns that contain values of the logical type VARIANT, which pyarrow reads as structs of bytes.
+
+        Raises:
+            InputError: the footer is damaged.
+        """
+        columns = map(self._file.schema.column, range(len(self.leaves)))
+        if not any(column.path.endswith(".metadata") for column in columns):  # avoids to read the footer again
+            return frozenset()
+        try:
+            return columns_with_variants(_footer_of(self._stream))
+        except (ValueError, OSError) as error:
+            raise InputError(expected="a Parquet file", got=f"an error: {reason(error)}", path=self.path) from error
 
     def has_nulls(self, leaf: int) -> bool:
         """Returns whether the column of values at index `leaf` has nulls, or might have some, by its statistics."""

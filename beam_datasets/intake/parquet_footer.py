@@ -17,6 +17,7 @@ _NUM_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
 _NUM_BYTES_IN_LIST = {**_NUM_BYTES, _TRUE: 1, _FALSE: 1}
 _REQUIRED_FIELDS = {(1, _I32), (2, _LIST), (3, _I64), (4, _LIST)}  # FileMetaData: version, schema, num_rows, row_groups
 _REQUIRED_CRYPTO_FIELDS = {(1, _STRUCT)}  # FileCryptoMetaData.encryption_algorithm
+_VARIANT = 16  # LogicalType.VARIANT
 MAX_DEPTH = 32  # of structs and lists; the format has fewer
 
 
@@ -87,6 +88,58 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
     except (IndexError, KeyError) as error:
         raise reader.damage() from error
     return groups
+
+
+def columns_with_variants(footer: bytes) -> frozenset[str]:
+    """Returns the names of the columns that are values of the logical type VARIANT, or contain such values.
+
+    Args:
+        footer: the serialized FileMetaData.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    reader = _Reader(footer)
+    elements: list[tuple[str, int, bool]] = []
+    try:
+        for field, kind in reader.fields():
+            if (field, kind) == (2, _LIST):  # FileMetaData.schema
+                elements += [_read_schema_element(reader) for _ in range(reader.num_structs())]
+                break  # row groups, which take longest, come later
+            reader.skip(kind)
+    except (IndexError, KeyError) as error:
+        raise reader.damage() from error
+    names: set[str] = set()
+    column = ""
+    remaining_children: list[int] = []  # of the elements around, from the outside in
+    for name, num_children, is_variant in elements[1:]:  # after the root, depth first
+        if remaining_children:
+            remaining_children[-1] -= 1
+        else:
+            column = name
+        if is_variant:
+            names.add(column)
+        remaining_children.append(num_children)
+        while remaining_children and remaining_children[-1] <= 0:
+            remaining_children.pop()
+    return frozenset(names)
+
+
+def _read_schema_element(reader: _Reader) -> tuple[str, int, bool]:
+    """Reads a SchemaElement, and returns (name, number of children, whether its logical type is VARIANT)."""
+    name, num_children, is_variant = "", 0, False
+    for field, kind in reader.fields():
+        if (field, kind) == (4, _BINARY):  # SchemaElement.name
+            name = reader.take(reader.unsigned()).decode("utf-8", "replace")
+        elif (field, kind) == (5, _I32):  # SchemaElement.num_children
+            num_children = reader.signed()
+        elif (field, kind) == (10, _STRUCT):  # SchemaElement.logicalType
+            for member, member_kind in reader.fields():
+                is_variant |= member == _VARIANT
+                reader.skip(member_kind)
+        else:
+            reader.skip(kind)
+    return name, num_children, is_variant
 
 
 def is_footer(data: bytes) -> bool:

@@ -74,6 +74,8 @@ FOLLOWED_ELSEWHERE = {
     "files/glob.py:_files_in_store pip install 'apache-beam[{}]'": "tests/files/test_glob.py",
     "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
+    "files/extension_types.py:note_on_extensions --feature": "tests/files/test_text_notes.py",
+    "files/parquet.py:_undecoded_columns --feature": "tests/files/test_parquet_types.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/data_files.py:build_arguments --pattern": "tests/cli/test_resolve.py",

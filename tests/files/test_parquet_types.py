@@ -684,3 +684,49 @@ def test_intervals_are_not_bytes_in_silence(tmp_path):
         publish("parquet", path, "--feature=x=drop")
     rows = publish("parquet", path, "--feature=x=bytes", "--feature=s=drop").rows
     assert [row["x"] for row in rows] == [bytes(12), bytes(4) + b"\1" + bytes(7)]
+
+
+def test_variants_are_not_structs_of_bytes_in_silence(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    columns = "i AS id, i::VARIANT AS v, {'metadata': 'm', 'value': i} AS s, i::VARIANT AS w"
+    duckdb.sql(f"COPY (SELECT {columns} FROM range(2) t(i)) TO '{path}' (FORMAT parquet)")
+    advice = r"write them as JSON text .* or --feature v=drop leaves the column out"
+    with pytest.raises(InputError, match=f"column 'v' has values of type VARIANT, .* {advice}"):
+        publish("parquet", path, "--feature=w=drop")
+    rows = publish("parquet", path, "--feature=v=drop", "--feature=w=drop").rows
+    assert [(row["id"], row["s"]) for row in rows] == [(i, {"metadata": b"m", "value": i}) for i in range(2)]
+
+
+def nested(kind, text):
+    """Returns a type of Spark's JSON schema with another one inside."""
+    return {
+        "array": {"type": "array", "elementType": text, "containsNull": True},
+        "map": {"type": "map", "keyType": "string", "valueType": text, "valueContainsNull": True},
+        "struct": {"type": "struct", "fields": [{"name": "x", "type": text, "nullable": True, "metadata": {}}]},
+    }.get(kind, text)
+
+
+@pytest.mark.parametrize("kind", ["plain", "array", "map", "struct"])
+@pytest.mark.parametrize("is_variant", [True, False])
+def test_variants_of_spark(tmp_path, kind, is_variant):
+    """Spark 4.0 declares variants only in its own schema."""
+    value = {"value": b"\x0c\x01", "metadata": b"\x01\0\0"}
+    array = {"plain": [value], "array": [[value]], "map": [[("a", value)]], "struct": [{"x": value}]}[kind]
+    stored = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    arrow_kind = {
+        "array": pa.list_(stored), "map": pa.map_(pa.string(), stored), "struct": pa.struct([("x", stored)])
+    }.get(kind, stored)  # fmt: skip
+    members = [{"name": name, "type": "binary"} for name in value]
+    leaf = "variant" if is_variant else {"type": "struct", "fields": members}
+    field = {"name": "v", "type": nested(kind, leaf), "nullable": True, "metadata": {}}
+    metadata = {"org.apache.spark.sql.parquet.row.metadata": json.dumps({"type": "struct", "fields": [field]})}
+    table = pa.table({"v": pa.array(array, arrow_kind)})
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(metadata)
+    if is_variant:
+        with pytest.raises(InputError, match="column 'v' has values of type VARIANT"):
+            publish("parquet", tmp_path / "a.parquet")
+    else:
+        assert len(publish("parquet", tmp_path / "a.parquet").rows) == 1

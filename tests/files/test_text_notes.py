@@ -194,3 +194,54 @@ def test_images_without_labels_are_built_as_the_error_says(tmp_path: Path) -> No
     builder = Csv(data_dir=tmp_path, name="photos", pattern=str(tmp_path / "a.csv"), features={"photo": "image"})
     builder.build(num_workers=1)
     assert builder.as_dataset("train")[0]["photo"].shape == (2, 3, 3)
+
+
+def write_extensions(path: Path) -> None:
+    """Writes columns of the extension types of pandas, which pyarrow knows only where pandas has registered them."""
+    months = pd.period_range("2024-01", periods=2, freq="M")
+    opaque = pa.ExtensionArray.from_storage(pa.opaque(pa.int32(), "a", "b"), pa.array([1, 2], pa.int32()))
+    table = pa.Table.from_pandas(pd.DataFrame({"p": months, "i": pd.interval_range(0, 2)}))
+    inner = pa.StructArray.from_arrays([opaque], ["o"])
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)] * 2, pa.binary(16)))
+    pq.write_table(table.append_column("inner", inner).append_column("u", uuids), path)
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_extension_types_that_are_not_decoded_are_named(tmp_path: Path, notes: list[str], is_registered: bool) -> None:
+    write_extensions(tmp_path / "a.parquet")
+    types = [pq.read_schema(tmp_path / "a.parquet").field(name).type for name in "pi"]
+    assert all(isinstance(kind, pa.ExtensionType) for kind in types)
+    if not is_registered:
+        for kind in types:
+            pa.unregister_extension_type(kind.extension_name)
+    try:
+        rows = publish("parquet", tmp_path / "a.parquet").rows
+        [note] = [text for text in notes if "extension types" in text]
+        assert """'p' (pandas.period {"freq": "M"} as int64), 'i' (pandas.interval {"subtype": "int64", """ in note
+        assert "as struct<left: int64, right: int64>), 'inner/o' (arrow.opaque " in note
+        assert "as int32); write text" in note
+        assert "uuid" not in note
+        assert [row["p"] for row in rows] == [648, 649]
+        assert "--feature p=int64 accepts this; --feature p=drop leaves the column out" in note
+        notes.clear()
+        publish("parquet", tmp_path / "a.parquet", "--feature=p=int64", "--feature=i=drop", "--feature=inner=drop")
+        assert notes == []
+    finally:
+        if not is_registered:
+            for kind in types:
+                pa.register_extension_type(kind)
+
+
+def test_extension_types_of_one_file_of_several_are_named(tmp_path: Path, notes: list[str]) -> None:
+    pq.write_table(pa.table({"p": [1]}), tmp_path / "a.parquet")
+    pd.DataFrame({"p": pd.period_range("2024-01", periods=2, freq="M")}).to_parquet(tmp_path / "b.parquet")
+    publish("parquet", tmp_path)
+    assert ["'p' (pandas.period" in text for text in notes if "extension types" in text] == [True]
+
+
+def test_arrays_of_hugging_face_are_no_unknown_extensions(tmp_path: Path, notes: list[str]) -> None:
+    kind, name = pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType"
+    field = pa.field("x", kind, metadata={"ARROW:extension:name": name, "ARROW:extension:metadata": "[]"})
+    pq.write_table(pa.table([pa.array([[[0.5]]], kind)], pa.schema([field])), tmp_path / "a.parquet")
+    assert publish("parquet", tmp_path / "a.parquet").rows == [{"x": [[0.5]]}]
+    assert notes == []
