@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from beam_datasets.errors import InputError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
 from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
 from beam_datasets.files.rows import Row
+from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
@@ -53,9 +55,14 @@ def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -
         piece: the part of a file to read.
         encoding: encoding of the text.
         keep_blank: whether to yield lines that are empty or only have spaces.
+
+    Raises:
+        InputError: the only line ends of the file are carriage returns.
     """
     blank = 0
     for offset, line in lines(piece):
+        if not offset and b"\r" in line:
+            _check_line_ends(piece.file.path)
         try:
             text = decode_line(line, encoding, offset)
         except ValueError as error:
@@ -66,3 +73,18 @@ def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -
         else:
             blank += 1
     count(BLANK, blank)
+
+
+def _check_line_ends(path: str) -> None:
+    """Raises InputError if a file whose first line contains a carriage return has no other line ends.
+
+    Such a file would become one example.
+    """
+    with open_text_bytes(path) as stream:
+        if not stream.readline(MAX_LINE + 1).endswith(b"\n"):
+            raise InputError(
+                expected=r"lines that end with \n or \r\n",
+                got=r"line ends that are only \r",
+                advice=r"Convert the file: tr '\r' '\n' < FILE > NEW_FILE",
+                path=path,
+            )

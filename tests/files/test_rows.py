@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -192,6 +193,27 @@ def test_text(text_path, piece_size):
     assert read_lines(text_path, text(), piece_size=piece_size) == expected
     blank = [example["text"] for _, example in read_lines(text_path, text(keep_blank=True), piece_size=piece_size)]
     assert blank == ["one", "", " ", "two", "é"]
+
+
+@pytest.mark.parametrize("content", [b"one\rtwo\r", b"one\rtwo", b"one\r", b"\rone", b"\xef\xbb\xbfone\r\rtwo\r"])
+@pytest.mark.parametrize("piece_size", [4, 1000])
+def test_files_whose_only_line_ends_are_carriage_returns(text_path, content, piece_size):
+    text_path.write_bytes(content)
+    with pytest.raises(InputError, match=r"in\.txt: expected lines that end with .* got line ends that are only .r"):
+        read_lines(text_path, text(), piece_size=piece_size)
+    tr = subprocess.run(["tr", r"\r", r"\n"], input=content, capture_output=True, check=True)
+    text_path.write_bytes(tr.stdout)
+    lines = [line.decode("utf-8-sig") for line in content.split(b"\r") if line]
+    assert [example["text"] for _, example in read_lines(text_path, text(), piece_size=piece_size)] == lines
+
+
+@pytest.mark.parametrize("content", [b"10%\r20%\n", b"10%\r20%\r\ndone", b"one\ntwo\r", b"\r\n1"])
+def test_carriage_returns_in_lines_are_kept(text_path, content):
+    text_path.write_bytes(content)
+    lines = [line.removesuffix("\r") if i < content.count(b"\n") else line
+             for i, line in enumerate(content.decode().split("\n"))]  # fmt: skip
+    found = [example["text"] for _, example in read_lines(text_path, text())]
+    assert found == [line for line in lines if line.strip()]
 
 
 def test_not_utf8_names_line_and_byte(text_path):
