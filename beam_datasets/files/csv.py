@@ -432,7 +432,9 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, in
             except csv.Error as error:
                 problem = _csv_problem(error, dialect)
             except UnicodeError as error:  # UTF-16 cannot be decoded after damage
-                raise InputError(undecodable(error), path=file.path, line=start + text.num_skipped) from None
+                raise InputError(
+                    undecodable(error, dialect.encoding), path=file.path, line=start + text.num_skipped
+                ) from None
             num_lines = reader.line_num
             if has_comments:
                 num_skipped = text.num_skipped
@@ -464,7 +466,7 @@ def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tup
     try:
         first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
     except UnicodeError as error:
-        raise InputError(f"{file.path}, line 1: {undecodable(error)}") from None
+        raise InputError(f"{file.path}, line 1: {undecodable(error, dialect.encoding)}") from None
     delimiter = dialect.delimiter_of(file)
     text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
     if delimiter_line := _DELIMITER_LINE.fullmatch(first_line):
@@ -547,7 +549,7 @@ def _decoding_problem(text: str, encoding: str) -> str:
     try:
         text.encode(encoding, "surrogateescape").decode(encoding)
     except UnicodeDecodeError as error:
-        return undecodable(error)
+        return undecodable(error, encoding)
     except UnicodeEncodeError as error:
         return f"{error.object[error.start]!r} is a lone surrogate, which is not valid text"
     return ""

@@ -264,15 +264,16 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:
-        raise InputError(undecodable(error, of_lines=True)) from None
+        raise InputError(undecodable(error, encoding, of_lines=True)) from None
     return text.removeprefix("\ufeff") if offset == 0 else text
 
 
-def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
+def undecodable(error: UnicodeError, encoding: str, *, of_lines: bool = False) -> str:
     """Returns the error text, with advice, for bytes that cannot be decoded.
 
     Args:
         error: error of decoding them.
+        encoding: the encoding that was used; the codecs of many encodings name it "charmap" in errors.
         of_lines: whether the file is cut at line ends, so that it cannot be read as UTF-16.
     """
     if not isinstance(error, UnicodeDecodeError):  # such as that of a missing byte order mark
@@ -282,15 +283,26 @@ def undecodable(error: UnicodeError, *, of_lines: bool = False) -> str:
     looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
     if of_lines and looks_like_utf16:
         advice = "it looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
-    elif error.encoding.startswith(("utf-16", "utf-32")):  # which was given; others would read its zeros as characters
+    elif encoding.startswith(("utf-16", "utf-32")):  # which was given; others would read its zeros as characters
         advice = "the file is damaged or cut off; get it again"
     elif looks_like_utf16:
         advice = "it looks like UTF-16 (--encoding utf-16)"
     else:
-        encodings = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
-        advice = f"name the file's encoding (--encoding {encodings}){_as_cp1252(error)}"
+        names = ["utf-8"] * _is_utf8(error.object) + ["cp1252", "latin-1"] + ["utf-16"] * (not of_lines)
+        encodings = ", ".join(name for name in names if name != encoding)
+        advice = f"name the file's encoding (--encoding {encodings} ...)"
+        advice += _as_cp1252(error) if encoding != "cp1252" and "utf-8" not in names else ""
     byte = f"byte {error.object[error.start]:#04x}{column} ({invalid_bytes!r}, {error.reason})"
-    return f"not {error.encoding}: {byte}; {advice}"
+    return f"not {encoding}: {byte}; {advice}"
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Returns whether bytes are UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _as_cp1252(error: UnicodeDecodeError) -> str:

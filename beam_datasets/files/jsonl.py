@@ -283,7 +283,8 @@ class _JsonText:
             decoded = self._decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             self.is_broken = True
-            raise InputError(undecodable(error), path=self._path, offset=self._bytes_read + error.start) from None
+            problem, offset = undecodable(error, self._encoding), self._bytes_read + error.start
+            raise InputError(problem, path=self._path, offset=offset) from None
         self._bytes_read += len(data)
         self._text, self._position = self._text[self._position :] + decoded, 0
         self._is_whole = not data

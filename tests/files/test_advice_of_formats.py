@@ -213,6 +213,16 @@ def test_encodings(tmp_path):
         problem = refused("csv", path)
         assert encoding in problem
         assert rows("csv", path, "--encoding", encoding) == [{"a": 1, "b": "é".encode()}]
+    for kind, name, content in (("csv", "c.csv", b"a,b\n1,\x81\n"), ("text_lines", "c.txt", b"\x81\n")):
+        path = write(tmp_path, name, content)
+        problem = refused(kind, path, "--encoding", "cp1252")
+        assert "not cp1252: byte 0x81" in problem
+        assert "cp1252" not in problem.partition("--encoding")[2]
+        assert list(rows(kind, path, *advises(problem, "--encoding", "latin-1"))[0].values())[-1] == "\x81".encode()
+        path = write(tmp_path, name, content.replace(b"\x81", "é".encode()))
+        problem = refused(kind, path, "--encoding", "ascii")
+        assert "not ascii: byte 0xc3" in problem
+        assert list(rows(kind, path, *advises(problem, "--encoding", "utf-8"))[0].values())[-1] == "é".encode()
     text = write(tmp_path, "in.txt", "é\nè\n".encode("utf-16"))
     [command] = re.findall(r"iconv -f utf-16 -t utf-8", refused("text_lines", text))
     assert rows("text_lines", converted(command, text)) == [{"text": "é".encode()}, {"text": "è".encode()}]
