@@ -46,6 +46,8 @@ def read_header(data: bytes) -> ImageHeader:
             if kind == b"IDAT" and b"acTL" in chunk_sizes:
                 is_animated, is_image_hidden = True, frames == 0  # the image of IDAT is not a frame
             chunk_sizes[kind] = 0
+        elif kind == b"IHDR":
+            raise DamagedError(f"{chunk_name(kind, offset)} is a second header; decoders do not agree on such files")
         chunk_sizes[kind] += length
         frames += kind == b"fcTL"
         offset = end

@@ -206,6 +206,8 @@ _, COLOURS, *_ = chunks_of(PALETTE)
         (png_of([(b"IHDR", HEAD[1] + b"\0"), *MIDDLE, END]), "IHDR of 14 bytes, instead of IHDR of 13"),
         (png_of([(b"IHDR", HEAD[1][:8] + b"\x03\x02\0\0\0"), *MIDDLE, END]), "3 bits with colours of type 2"),
         (png_of([(b"IHDR", bytes(4) + HEAD[1][4:]), *MIDDLE, END]), "its size is 5 x 0"),
+        (png_of([HEAD, HEAD, *MIDDLE, END]), "the chunk IHDR at byte 33 is a second header"),
+        (png_of([HEAD, *MIDDLE, HEAD, END]), "the chunk IHDR at byte .* is a second header"),
         (png_of([HEAD, (b"ABCD", b""), *MIDDLE, END]), "the chunk ABCD at byte 33 is unknown"),
         (png_of([(b"CgBI", bytes(4)), HEAD, *MIDDLE, END]), "Apple's own form of PNG"),
         (png_of([chunks_of(PALETTE)[0], *MIDDLE, END]), "there is no palette"),
