@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from beam_datasets.errors import InputError
 from beam_datasets.files.convert import label_of
-from beam_datasets.files.fields import Field, advice
+from beam_datasets.files.fields import FLOATS, INTEGERS, Field, advice
 from beam_datasets.files.glob import fixed_folder
 
 MISSING_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -137,6 +137,10 @@ class PartitionColumns:
             is_number = not is_text and column in self.values and self.is_integer(column)
             if text is not None and is_number and (column not in fields or fields[column].kind != "string"):
                 values[column] = _parse_integer(text)
+            elif text is not None and is_text and column in fields and fields[column].kind in (*INTEGERS, *FLOATS):
+                values[column] = (
+                    str(_parse_integer(text)) if _INTEGER.fullmatch(text) else text
+                )  # 0x10 is no CSV number
             else:
                 values[column] = text
         if not values:

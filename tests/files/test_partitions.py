@@ -149,3 +149,13 @@ def test_folders_before_the_first_wildcard_are_named(files, caplog, pattern):
     assert caplog.text == ""
     assert len(found.rows) == len(with_columns.rows)
     assert {(row["y"], row["k"]) for row in with_columns.rows} <= {(1, b"a"), (1, b"b")}
+
+
+@pytest.mark.parametrize("kind, content", [("csv", "x\n1\n"), ("jsonl", '{"x": 1}\n'), ("text_lines", "1\n")])
+@pytest.mark.parametrize("spec, expected", [("", {10, 16}), ("float64", {10, 16}), ("string", {b"0x10", b"10"})])
+def test_hexadecimal_values(files, kind, content, spec, expected):
+    """pyarrow.dataset reads 0x10 as an integer, too."""
+    for value in ("0x10", "10"):
+        files.write(f"y={value}/a.{kind}", content)
+    given = [f"--feature=y={spec}"] * bool(spec)
+    assert {row["y"] for row in publish(kind, files.folder, *given).rows} == expected
