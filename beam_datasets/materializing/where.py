@@ -336,13 +336,19 @@ def _parameters(node: Any) -> Iterator[str]:
 
 
 def _with_dots(nodes: list[Any], features: Any) -> str:
-    """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none."""
-    nested = {path.lower(): ".".join(steps) for path, steps, _ in iter_nested_features(features) if len(steps) > 1}
+    """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none.
+
+    Such a division has a struct on its left, as `a` in a/b, which SQL cannot divide; a.b/a.d divides numbers.
+    """
+    nested = {tuple(map(str.lower, steps)): steps for _, steps, _ in iter_nested_features(features)}
     for node in nodes:
-        names = "/".join(_names_in_divisions(node)) if node.get("function_name") == "/" else ""
-        for path, dotted in sorted(nested.items(), reverse=True):  # the deepest first
-            if names and (names == path or names.startswith(f"{path}/")):
-                return f" In an expression {path} is a division; the feature is {dotted}."
+        names = _names_in_divisions(node) if node.get("function_name") == "/" else []
+        for stop in range(len(names), 1, -1):  # the deepest first
+            for start in range(stop - 1):
+                steps = nested.get(tuple(step for name in names[start:stop] for step in name))
+                if steps is not None:
+                    written = "/".join(".".join(name) for name in names[start:stop])
+                    return f" In an expression {written} is a division; the feature is {'.'.join(steps)}."
     return ""
 
 
@@ -352,10 +358,13 @@ def _without_quotes(name: str, features: Any) -> str:
     return f" Without quotes around the dots, it is the feature {'.'.join(nested[name])}." if name in nested else ""
 
 
-def _names_in_divisions(node: Any) -> list[str]:
-    """Returns the names in a chain of divisions: ['a', 'b'] for the node of a/b; [] if it contains other nodes."""
+def _names_in_divisions(node: Any) -> list[list[str]]:
+    """Returns the steps of each name in a chain of divisions, in lower case; [] if the chain contains other nodes.
+
+    The node of a.b/c has [['a', 'b'], ['c']].
+    """
     if node["class"] == "COLUMN_REF":
-        return [name.lower() for name in node["column_names"]]
+        return [[step.lower() for step in node["column_names"]]]
     if node.get("function_name") != "/":
         return []
     children = [argument["expression"] for argument in node.get("arguments", ())]  # of DuckDB 2

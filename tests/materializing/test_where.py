@@ -340,6 +340,52 @@ def test_nested_names_are_proposed_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize(
+    "expression,expected",
+    [
+        ("a.b/a.d >= 1", lambda b, d, n: b / 2 >= 1),
+        ("A.B / a.D >= 1", lambda b, d, n: b / 2 >= 1),
+        ("a.b / d > 0.5", lambda b, d, n: b / d > 0.5),
+        ("(a.b)/d > 0.5", lambda b, d, n: b / d > 0.5),
+        ("a.b/b > 0.5", lambda b, d, n: b / 3 > 0.5),
+        ("a.b/d/a.d > 0.5", lambda b, d, n: b / d / 2 > 0.5),
+        ("n/a.d/a.d > 1", lambda b, d, n: n / 2 / 2 > 1),
+        ("n/(d/a.d) > 1", lambda b, d, n: n / (d / 2) > 1),
+        ("e.f.g/a.d < 0.5", lambda b, d, n: b % 2 / 2 < 0.5),
+        ("e.f.g/f.g < 1", lambda b, d, n: b % 2 / 5 < 1),
+        ("b/d < 1", lambda b, d, n: 3 / d < 1),
+        ("len(list_filter(s, lambda x: x / a.d > 1)) > 0", lambda b, d, n: n / 2 > 1),
+    ],
+)
+def test_divisions_of_nested_features(expression: str, expected: Any) -> None:
+    """Also if another feature has the name of the divisor, such as b beside a.b."""
+    tree = F.FeaturesDict(
+        {
+            "a": {"b": np.int64, "d": np.int64},
+            "e": {"f": {"g": np.int64}},
+            "f": {"g": np.int64},
+            **{"b": np.int64, "d": np.int64, "n": np.int64, "s": F.Sequence(np.int64)},
+        }
+    )
+    rows: list[Any] = [
+        {"a": {"b": i, "d": 2}, "b": 3, "d": 4, "n": i, "s": [i], "e": {"f": {"g": i % 2}}, "f": {"g": 5}}
+        for i in range(9)
+    ]
+    indices = [i for i, row in enumerate(rows) if expected(row["a"]["b"], row["d"], row["n"])]
+    assert Where(expression).compile(tree)([F.compile_encoder(tree)(row) for row in rows]) == indices
+
+
+def test_only_structs_in_divisions_are_proposed_with_dots() -> None:
+    tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "b": np.int64, "n": np.int64})
+    for expression, words in [
+        ("a.b/c > 1", r"unknown feature 'c'\. In an expression a\.b/c is a division; the feature is a\.b\.c\."),
+        ("n/a/b > 1", r"In an expression a/b is a division; the feature is a\.b\."),
+        ("a.d/x > 1", r"unknown feature 'x'\. (?!In an expression)"),
+    ]:
+        with pytest.raises(BeamDatasetsError, match=words):
+            Where(expression).compile(tree)
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         "len(repeat('x', 3000000000 + n)) > 1",
