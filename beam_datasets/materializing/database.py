@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import re
 import resource
 import signal
 import threading
@@ -27,6 +28,13 @@ MAX_SECONDS = 60.0
 
 MAX_BYTES = 2 << 30
 """Memory limit of a query, in addition to what its process needs without it."""
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"((Parser|INTERNAL|FATAL|Out of Memory) Error: )?(std::)?(bad_alloc|allocation failure|failed to allocate)",
+    re.IGNORECASE,
+)
+"""Beginning of DuckDB's texts about memory; what follows, or an error of other kinds, may quote an expression."""
 
 
 class DatabaseError(Exception):
@@ -104,7 +112,7 @@ def to_error(text: str, max_bytes: int | None = None) -> DatabaseError:
         text: DuckDB's text.
         max_bytes: the limit of memory; None for `MAX_BYTES`.
     """
-    if "bad_alloc" in text or "allocation failure" in text.lower():
+    if _OUT_OF_MEMORY.match(text):
         return LimitError(f"it takes more than {(max_bytes or MAX_BYTES) / 2**30:g} GiB of memory")
     return DatabaseError(text)
 

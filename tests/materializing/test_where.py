@@ -165,6 +165,36 @@ def test_a_text_that_the_parser_has_no_memory_for(monkeypatch: pytest.MonkeyPatc
         Where(f"text > '{'a' * 10_000_000}'").compile(TREE)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Allocation failure",
+        "Failed to allocate block of 16777216 bytes (bad allocation)\n\nPossible solutions:",
+        "Parser Error: std::bad_alloc",
+    ],
+)
+def test_texts_of_duckdb_about_memory(text: str) -> None:
+    assert isinstance(database.to_error(text), database.LimitError)
+
+
+@pytest.mark.parametrize(
+    "expression,words",
+    [
+        ("text = 'bad_alloc' and nope(1)", "Function with name nope does not exist"),
+        ("nope('allocation failure')", "Function with name nope does not exist"),
+        ("n = 'std::bad_alloc'::int", "Could not convert string 'std::bad_alloc'"),
+        ("'Out of Memory Error: Allocation failure'::bool", "Could not convert string 'Out of Memory Error"),
+        ("text = 'Failed to allocate' and", "syntax error"),
+        ('"bad_alloc" > 3', "unknown feature 'bad_alloc'"),
+    ],
+)
+def test_texts_about_memory_in_an_expression(expression: str, words: str) -> None:
+    with raises_with(BeamDatasetsError, mentions=[words]) as caught:
+        Where(expression).compile(TREE)
+    assert type(caught.value) is BeamDatasetsError
+    assert "GiB" not in str(caught.value)
+
+
 def test_times_are_in_utc(records: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
@@ -363,7 +393,10 @@ def test_divisions_of_nested_features(expression: str, expected: Any) -> None:
             "a": {"b": np.int64, "d": np.int64},
             "e": {"f": {"g": np.int64}},
             "f": {"g": np.int64},
-            **{"b": np.int64, "d": np.int64, "n": np.int64, "s": F.Sequence(np.int64)},
+            "b": np.int64,
+            "d": np.int64,
+            "n": np.int64,
+            "s": F.Sequence(np.int64),
         }
     )
     rows: list[Any] = [
