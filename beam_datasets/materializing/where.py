@@ -25,7 +25,7 @@ from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.dtypes import STRING
-from beam_datasets.features.trees import iter_nested_features, join_steps
+from beam_datasets.features.trees import iter_nested_features, join_steps, strip_sequences
 from beam_datasets.materializing.database import (
     DatabaseError,
     Evaluator,
@@ -44,7 +44,7 @@ Convert = Callable[[list[Any]], Any]
 
 _DATABASE = LimitedDatabase()
 _TABLE = "examples"
-_MAX_NAMES = 20  # of labels in an error
+_MAX_NAMES = 10  # of labels in an error
 _TOO_DEEP = "expected an expression of fewer levels, got one that is nested too deeply. Compare with in or a filter="
 _BEFORE, _AFTER = f"SELECT 1 FROM {_TABLE} WHERE (\n", "\n)"
 _NODES = {
@@ -118,11 +118,15 @@ class Where:
         schema = pa.schema([(name, columns[name][0]) for name in names])
         table = _unused_name(features)
         source = f" FROM {table}" if names else ""
+        note = _note_on_labels(features, names)
 
         def evaluate(query: str, arrays: list[Any]) -> tuple[str, Any]:
             """Returns the type of a query's only column, and its values."""
             read = pa.table(arrays, schema=schema) if names else None
-            return self._evaluate(database, columns, query, (), table, read)
+            try:
+                return database.evaluate(query, (), table, read)
+            except DatabaseError as error:
+                raise self._error(error, columns, note) from None
 
         def true_rows(arrays: list[Any]) -> list[int]:
             """Returns the ascending indices at which the expression is true; `arrays` holds a column for each name."""
@@ -178,13 +182,11 @@ class Where:
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(database, nodes, columns)
         refs = self._check_names(nodes, features, columns, len(prefix))
-        original_names = {name.lower(): name for name in features}
+        features_by_steps = {
+            tuple(step.lower() for step in steps): feature for _, steps, feature in iter_nested_features(features)
+        }
         for node in nodes:
-            sides = [node["left"], node["right"]] if node["class"] == "COMPARISON" else node.get("children", [])
-            if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
-                self._check_labels(
-                    sides, {name: features[original_names[name]] for name in refs if name in original_names}, columns
-                )
+            self._check_labels(node, features_by_steps, columns)
         return [name for name in columns if name.lower() in refs]
 
     def _check_names(
@@ -260,23 +262,29 @@ class Where:
             message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
             raise self._error(message, columns)
 
-    def _check_labels(self, sides: list[Any], features_by_name: dict[str, Any], columns: dict[str, Any]) -> None:
-        """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names.
+    def _check_labels(self, node: Any, features_by_steps: dict[Any, Any], columns: dict[str, Any]) -> None:
+        """Raises a BeamDatasetsError if a class label is compared with a number, or a text that is not a name of it.
 
         Args:
-            sides: the nodes that are compared with each other.
-            features_by_name: name of a feature in lower case -> feature, of those in the expression.
+            node: a node of the parsed expression; others than comparisons, `in` and `between` are not checked.
+            features_by_steps: the steps to a feature in lower case, as of `iter_nested_features` -> the feature.
             columns: the columns, for the error.
         """
-        labels = [
-            features_by_name.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"
-        ]
-        for label in labels:
-            for text in map(_constant_text, sides):
-                if isinstance(label, ClassLabel) and label.names and text is not None and text not in label.names:
-                    message = f"{text!r} is not a label: expected one of {', '.join(label.names[:_MAX_NAMES])}"
-                    ellipsis = ", ..." if len(label.names) > _MAX_NAMES else ""
-                    raise self._error(f"{message}{ellipsis}.{did_you_mean(text, label.names)}", columns)
+        sides = _compared(node)
+        for steps in [side["column_names"] for side in sides if side["class"] == "COLUMN_REF"]:
+            label = features_by_steps.get(tuple(step.lower() for step in steps))
+            if not isinstance(label, ClassLabel) or not label.names:
+                continue
+            for side in sides:
+                text, number = _constant_text(side), _constant_number(side)
+                if text is not None and text not in label.names and node["class"] != "BETWEEN":
+                    hint = did_you_mean(text, label.names)
+                    raise self._error(
+                        f"{text!r} is not a label: expected one of {_in_sql(label.names)}.{hint}", columns
+                    )
+                if number is not None and not all(map(_is_number, label.names)):
+                    expected = f"expected one of {_in_sql(label.names)}, got {number}"
+                    raise self._error(f"the label {'.'.join(steps)!r} is compared by its names: {expected}", columns)
 
     def _evaluate(self, database: Evaluator, columns: dict[str, Any], *query: Any) -> tuple[str, Any]:
         """Returns (type of the first column of a query's result, its values).
@@ -295,14 +303,49 @@ class Where:
         except DatabaseError as error:
             raise self._error(error, columns) from None
 
-    def _error(self, message: str | DatabaseError, columns: dict[str, Any]) -> BeamDatasetsError:
-        """Returns an error with the expression, a message, and the names of the features that it can use."""
+    def _error(self, message: str | DatabaseError, columns: dict[str, Any], note: str = "") -> BeamDatasetsError:
+        """Returns an error with the expression, a message, a note, and the names of the features that it can use."""
         names = ", ".join(columns) or "none"
-        error_class = ExpressionLimitError if isinstance(message, LimitError) else BeamDatasetsError
-        return error_class(
-            f"where={self.expression!r:.1000}: {_SETTING.sub('', str(message)):.1000}\n"
+        is_limit = isinstance(message, LimitError)
+        return (ExpressionLimitError if is_limit else BeamDatasetsError)(
+            f"where={self.expression!r:.1000}: {_SETTING.sub('', str(message)):.1000}\n{'' if is_limit else note}"
             f"Give a condition in DuckDB's SQL over these features: {names}."
         )
+
+
+def _compared(node: Any) -> list[Any]:
+    """Returns the nodes that a comparison, `in` or `between` compares with each other; [] for any other node."""
+    if node["class"] == "COMPARISON":
+        return [node["left"], node["right"]]
+    if node["class"] == "BETWEEN":
+        return [node["input"], node["lower"], node["upper"]]
+    children: list[Any] = node.get("children", []) if node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN") else []
+    return children
+
+
+def _in_sql(names: list[str]) -> str:
+    """Returns the first names of a class label as texts of SQL, joined by commas.
+
+    >>> print(_in_sql(["cat", "cow's"]))
+    'cat', 'cow''s'
+    """
+    texts = ["'" + name.replace("'", "''") + "'" for name in names[:_MAX_NAMES]]
+    return ", ".join(texts) + (f", ... (of {len(names)})" if len(names) > _MAX_NAMES else "")
+
+
+def _note_on_labels(features: Any, names: list[str]) -> str:
+    """Returns a line for each class label with names, such as "The label 'kind' is text, one of 'a', 'b'.".
+
+    Args:
+        features: the features of the dataset.
+        names: names of the features that the expression uses; labels inside them count, also those in sequences.
+    """
+    lines = []
+    for _, steps, feature in iter_nested_features(features):
+        label = strip_sequences(feature)
+        if steps[0] in names and isinstance(label, ClassLabel) and label.names:
+            lines.append(f"The label {join_steps(steps)!r} is text, one of {_in_sql(label.names)}.\n")
+    return "".join(lines)
 
 
 def _unused_name(features: FeaturesDict) -> str:
@@ -386,6 +429,36 @@ def _constant_text(node: Any) -> str | None:
         return None
     is_text = literal.get("kind") == "STRING" or value.get("type", {}).get("id") == "VARCHAR"
     return literal.get("text", value.get("value")) if is_text else None
+
+
+def _constant_number(node: Any) -> str | None:
+    """Returns the text of a node that is a constant number or bool; None for other nodes.
+
+    >>> _constant_number({"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": "-1"}})
+    '-1'
+    """
+    literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
+    if node["class"] != "CONSTANT" or value.get("is_null"):
+        return None
+    is_number = literal.get("kind") in ("INTEGER", "NUMERIC", "BOOLEAN")
+    is_number = is_number or value.get("type", {}).get("id") in (
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "DECIMAL",
+        "DOUBLE",
+        "BOOLEAN",
+    )
+    return str(literal.get("text", value.get("value"))) if is_number else None
+
+
+def _is_number(text: str) -> bool:
+    """Returns whether a text is a number, to which SQL can convert it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _mark_position(expression: str, position: int) -> str:

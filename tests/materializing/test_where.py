@@ -116,8 +116,22 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("n in (select 3)", "got a subquery"),
         ("random() < 0.5", r"random\(\) does not depend on the example alone"),
         ("current_date > '2020-01-01'", "unknown feature 'current_date'"),
-        ("label = 'dgo' or n > 3", r"'dgo' is not a label: expected one of cat, dog\..*'dog'"),
-        ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of cat, dog"),
+        ("label = 'dgo' or n > 3", r"'dgo' is not a label: expected one of 'cat', 'dog'\..*'dog'"),
+        ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of 'cat', 'dog'"),
+        *(
+            (expression, f"the label '[lL]abel' is compared by its names: expected one of 'cat', 'dog', got {number}\n")
+            for expression, number in {
+                "label = 0": "0",
+                "1 <> Label": "1",
+                "n > 3 and (label in ('cat', 7) or n = 1)": "7",
+                "label > 0.5": "0.5",
+                "label between 0 and 1": "0",
+                "case when label is distinct from 3 then true else false end": "3",
+                "label = true": "true",
+            }.items()
+        ),
+        ("label + 1 = 2", "(?s)No function matches.*\nThe label 'label' is text, one of 'cat', 'dog'.\n"),
+        ("list_contains(labels, 0)", "(?s)incompatible.*\nThe label 'labels' is text, one of 'a', 'b'.\n"),
         ("image is null", "feature 'image', .* has no column"),
         ('"#" > 3', "unknown feature '#'"),
         ('label = "dog"', "unknown feature 'dog'. A text is in single quotes: 'dog'."),
@@ -219,6 +233,43 @@ def test_labels_without_a_name_are_null() -> None:
     tree = F.FeaturesDict({"label": TREE["label"], "labels": TREE["labels"]})
     assert Where("label IS NULL AND labels = [NULL, 'a']").compile(tree)(records) == [2, 3, 4, 5, 6]
     assert Where("label = 'dog' OR labels[1] = 'b'").compile(tree)(records) == [1]
+
+
+@pytest.mark.parametrize("expression", ["label = n", "cast(label as int) = 0", "labels[1] = 0"])
+def test_an_error_of_a_label_that_is_read_as_a_number_has_the_names(records: list[bytes], expression: str) -> None:
+    chosen = Where(expression).compile(TREE)
+    with pytest.raises(
+        BeamDatasetsError, match=r"(?s)Could not convert string.*\nThe label 'labels?' is text, one of 'a|cat'"
+    ):
+        chosen(records)
+
+
+def test_labels_whose_names_are_numbers_are_compared_as_numbers() -> None:
+    tree = F.FeaturesDict({"digit": F.ClassLabel(num_classes=10)})
+    encode = F.compile_encoder(tree)
+    records = [encode({"digit": number}) for number in range(10)]
+    for expression in ("digit = 3", "digit = '3'", "digit in (3)"):
+        assert Where(expression).compile(tree)(records) == [3]
+
+
+def test_labels_inside_other_features_are_named() -> None:
+    tree = F.FeaturesDict({"Pet": {"kind": F.ClassLabel(names=["cat", "dog"]), "ages": F.Sequence(np.int64)}})
+    record = F.compile_encoder(tree)({"Pet": {"kind": 1, "ages": [0]}})
+    for expression, words in {
+        "Pet.kind = 1": "the label 'Pet.kind' is compared by its names: expected one of 'cat', 'dog', got 1\n",
+        "pet.kind = 'dgo'": "'dgo' is not a label: expected one of 'cat', 'dog'. Did you mean 'dog'",
+        "pet.kind::int = 1": "The label 'Pet.kind' is text, one of 'cat', 'dog'.\n",
+    }.items():
+        with pytest.raises(BeamDatasetsError, match=words):
+            Where(expression).compile(tree)([record])
+    assert Where("pet.kind = 'dog'").compile(tree)([record]) == [0]
+
+
+def test_errors_have_ten_names_of_a_label() -> None:
+    tree = F.FeaturesDict({"many": F.ClassLabel(names=[f"it's {i}" for i in range(30)])})
+    for expression in ("many = 1", "many = 'x'", "many + 1 = 2"):
+        with pytest.raises(BeamDatasetsError, match=r"one of 'it''s 0', .*, 'it''s 9', \.\.\. \(of 30\)"):
+            Where(expression).compile(tree)
 
 
 def test_materializes_what_is_chosen(source: Path, tmp_path: Path) -> None:
