@@ -1,6 +1,7 @@
 """Tables of Arrow, pandas, Polars and DuckDB have the examples that iteration yields, in its order."""
 
 import importlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -205,6 +206,32 @@ def test_a_stream_is_cast_as_asked_for(write: Write) -> None:
     reader = pa.RecordBatchReader.from_stream(ds, schema=schema)
     assert reader.schema == schema
     assert reader.read_all()["id"].to_pylist() == list(range(5))
+
+
+def test_duckdb_reads_half_floats_as_the_page_on_frames_says(tmp_path: Path) -> None:
+    """DuckDB has no float16; if it reads them one day, the page needs no advice."""
+    features = {"id": np.int64, "score": np.float16, "scores": F.Sequence(np.float16)}
+    examples: list[Any] = [{"id": i, "score": np.float16(i / 8), "scores": [np.float16(i)] * 2} for i in range(9)]
+    builder = bd.builder_from_directory(dataset_of(tmp_path, features, examples))
+    ds = builder.as_dataset("train")
+    ids = builder.as_dataset("train", decoders=bd.decode.PartialDecoding(["id"]))  # noqa: F841  # DuckDB finds it
+    with pytest.raises(duckdb.NotImplementedException, match="Unsupported Internal Arrow Type e$"):
+        duckdb.sql("SELECT id FROM ds")
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "frames.md"
+    code = re.findall("```py\n(.*?)```", page.read_text(), re.DOTALL)[0].rstrip()
+    setup, _, query = code.rpartition("\n")
+    scores = builder.as_dataset("train", decoders=bd.decode.PartialDecoding(["id", "score"]))
+    names = {"pyarrow": pa, "duckdb": duckdb, "ds": scores}
+    exec(setup, names)
+    assert eval(query, names) == [(1.0,)]
+    lists = pa.schema([("id", pa.int64()), ("score", pa.float32()), ("scores", pa.list_(pa.float32()))])
+    reader = pa.RecordBatchReader.from_stream(ds, schema=lists)
+    expected = [(i, i / 8, [float(i)] * 2) for i in range(9)]
+    assert sorted(duckdb.from_arrow(reader).fetchall()) == expected
+    frame = ds.to_pandas()  # noqa: F841  # DuckDB finds it
+    rows = duckdb.sql("SELECT id, score, scores FROM frame").fetchall()
+    assert sorted((number, score, list(values)) for number, score, values in rows) == expected
+    assert duckdb.sql("SELECT sum(id) FROM ids").fetchall() == [(36,)]
 
 
 @pytest.mark.parametrize("how", [{"threads": 2}, pytest.param({"processes": 2}, marks=pytest.mark.slow)])
