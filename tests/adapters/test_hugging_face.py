@@ -177,3 +177,45 @@ def test_a_sampler_of_accelerate_with_a_seed_of_its_own(
     assert (order_of(dataset, 0) == order_of(dataset, 1)) == (not is_random)
     assert order_of(dataset, 0) == order_of([*range(len(dataset))], 0)
     assert ("has a random seed, another one on each of 2 ranks" in caplog.text) == (way == "random seed")
+
+
+def test_trainer_that_ignores_the_skipped_data_starts_the_epoch_again(
+    torch: Any, three: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/how-to/training.md says: the last steps are left out."""
+    transformers = needed("transformers")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    dataset = three.as_dataset("train").map(ids_alone).shuffle(seed=7)
+    steps: list[list[int]] = []
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+        def forward(self, idx: Any) -> Any:
+            steps.append(idx.tolist())
+            return {"loss": self.layer(idx.float()[:, None]).sum()}
+
+    def train(checkpoint: str | None, **options: Any) -> list[list[int]]:
+        steps.clear()
+        arguments = transformers.TrainingArguments(
+            str(tmp_path),
+            per_device_train_batch_size=8,
+            num_train_epochs=2,
+            save_steps=2,
+            use_cpu=True,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            logging_strategy="no",
+            **options,
+        )
+        torch_dataset = dataset.as_torch(block=8)
+        transformers.Trainer(Model(), arguments, train_dataset=torch_dataset).train(resume_from_checkpoint=checkpoint)
+        return list(steps)
+
+    whole, checkpoint = train(None), str(tmp_path / "checkpoint-2")
+    assert len(whole) == 6  # of three steps in each epoch
+    assert train(checkpoint) == whole[2:]
+    assert train(checkpoint, ignore_data_skip=True) == whole[:-2]
