@@ -125,21 +125,14 @@ class FlinkCluster:
                 "and that --flink_master is the address of its REST interface, HOST:PORT, as it is reached from here."
             ) from error
 
-    def is_running(self, name: str) -> bool:
-        """Returns whether the cluster has a job of this name that has not ended.
-
-        Raises:
-            EngineError: the cluster does not answer.
-        """
-        return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
-
     def has_ended(self, name: str) -> bool:
-        """Returns whether the last job of this name has ended; False if the cluster has no such job.
+        """Returns whether all jobs of this name have ended; False if the cluster has no such job.
 
         Raises:
             EngineError: the cluster does not answer.
         """
-        return self.state(name) in _ENDED
+        states = [job["state"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
+        return bool(states) and _ENDED.issuperset(states)
 
     def state(self, name: str) -> str | None:
         """Returns the state of the last job of this name, such as FINISHED; None if the cluster has no such job.

@@ -60,7 +60,7 @@ class _FlinkJob(NamedTuple):
     name: str
 
     def has_ended(self) -> bool:
-        """Returns whether the cluster reports that the job has ended; False if it does not answer."""
+        """Returns whether all jobs of this name have ended; False if the cluster does not answer or has no such job."""
         try:
             return FlinkCluster(self.cluster).has_ended(self.name)
         except (EngineError, LookupError, TypeError):  # the last two for the answer of another server at this address

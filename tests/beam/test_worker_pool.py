@@ -265,10 +265,13 @@ def await_workers(pool: worker_pool.WorkerPool, count: int) -> None:
 class JobManager(http.server.BaseHTTPRequestHandler):
     """Flink's REST interface, as far as it lists jobs."""
 
-    states: ClassVar[dict[str, str]] = {}
+    states: ClassVar[list[tuple[str, str]]] = []
 
     def do_GET(self) -> None:
-        jobs = [{"jid": name, "name": name, "state": state, "start-time": 1} for name, state in self.states.items()]
+        jobs = [
+            {"jid": str(number), "name": name, "state": state, "start-time": number}
+            for number, (name, state) in enumerate(self.states)
+        ]
         body = json.dumps({"jobs": jobs}).encode() if self.path == "/jobs/overview" else b"[]"
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -285,9 +288,11 @@ def test_workers_of_ended_jobs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), JobManager)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     cluster = f"http://127.0.0.1:{server.server_port}"
-    states = {"runs": "RUNNING", "ends": "FINISHED", "fails": "FAILED", "is cancelled": "CANCELED"}
+    names = ["runs", "ends", "fails", "is cancelled", "runs as an older one", "runs as a newer one"]
+    states = [*zip(names, ["RUNNING", "FINISHED", "FAILED", "CANCELED", "RUNNING", "FAILED"])]
+    states += [("runs as an older one", "FINISHED"), ("runs as a newer one", "RESTARTING"), ("ends", "FAILED")]
     monkeypatch.setattr(JobManager, "states", states)
-    jobs = [(cluster, name) for name in [*states, "is unknown"]]
+    jobs = [(cluster, name) for name in [*names, "is unknown"]]
     jobs += [("http://127.0.0.1:1", "ends"), (f"{cluster}/elsewhere", "ends"), ("", "ends")]  # no cluster answers there
     pool = worker_pool.WorkerPool()
     with runner() as control, futures.ThreadPoolExecutor() as executor:
