@@ -63,7 +63,10 @@ class _FlinkJob(NamedTuple):
         """Returns whether all jobs of this name have ended; False if the cluster does not answer or has no such job."""
         try:
             return FlinkCluster(self.cluster).has_ended(self.name)
-        except (EngineError, LookupError, TypeError):  # the last two for the answer of another server at this address
+        except EngineError:
+            return False
+        except Exception as error:  # another server answers at this address
+            _LOGGER.warning("%s: expected Flink's list of jobs, got an answer with %r", self.cluster, error)
             return False
 
 
@@ -76,6 +79,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
         self._jobs: dict[ForkServerProcess, tuple[_FlinkJob, float]] = {}  # with the time of the worker's start
         self._is_closed = False
+        self._lock = threading.Lock()  # held where `_workers` changes
 
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Starts a worker process, and waits until it has connected to the runner.
@@ -106,8 +110,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             relay.close()
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
         key = context.peer(), request.worker_id  # two task managers may choose the same name
-        replaced_worker = self._workers.get(key)
-        self._workers[key] = worker
+        with self._lock:
+            replaced_worker = self._workers.get(key)
+            self._workers[key] = worker
         if cluster := request.params.get(CLUSTER, ""):
             self._jobs[worker] = _FlinkJob(cluster, request.params[JOB]), time.monotonic()
         threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
@@ -128,13 +133,20 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         wait([worker.sentinel])
         self._jobs.pop(worker, None)
         cause = _cause(worker.exitcode or 0)
-        if self._workers.get(key) is worker:
-            del self._workers[key]
+        if self._remove(key, worker):
             relay.end(f" (pid {worker.pid} on {socket.gethostname()}): {cause}")
         else:  # the runner or the pool has stopped it
             relay.close()
         if worker.exitcode not in (0, -signal.SIGTERM):
             _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, cause)
+
+    def _remove(self, key: tuple[str, str], worker: ForkServerProcess) -> bool:
+        """Removes a worker, and returns True; returns False if it was removed before or another one has replaced it."""
+        with self._lock:
+            is_current = self._workers.get(key) is worker
+            if is_current:
+                del self._workers[key]
+        return is_current
 
     def stop_workers_of_ended_jobs(self) -> None:
         """Stops the workers that were started at least `ASK_SECONDS` ago and whose job has ended.
@@ -145,15 +157,16 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         jobs = {worker: job for worker, (job, started) in self._jobs.copy().items() if started <= started_before}
         ended_jobs = {job for job in set(jobs.values()) if job.has_ended()}
         for key, worker in self._workers.copy().items():
-            if jobs.get(worker) in ended_jobs and self._workers.pop(key, None) is not None:
+            if jobs.get(worker) in ended_jobs and self._remove(key, worker):
                 _LOGGER.info("worker %s is stopped: its job %s has ended", worker.name, jobs[worker].name)
                 _stop_worker(worker)
 
     def close(self) -> None:
         """Ends all workers, also those that are being started."""
         self._is_closed = True
-        workers = list(self._workers.values())
-        self._workers.clear()
+        with self._lock:
+            workers = list(self._workers.values())
+            self._workers.clear()
         for worker in workers:
             worker.terminate()
         for worker in workers:
@@ -166,7 +179,8 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             request: the `StopWorkerRequest` of Beam's Fn API.
             context: the `ServicerContext` of gRPC, whose peer started the worker.
         """
-        worker = self._workers.pop((context.peer(), request.worker_id), None)
+        with self._lock:
+            worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker is not None:  # otherwise it ends when the runner closes the connection
             _stop_worker(worker)
         return beam_fn_api_pb2.StopWorkerResponse()

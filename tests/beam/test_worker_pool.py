@@ -316,6 +316,73 @@ def test_workers_of_ended_jobs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> N
     server.server_close()
 
 
+class Idle:
+    """A worker process that a test only counts."""
+
+    name = "1-1"
+
+
+def pool_with_a_worker(worker: Any) -> worker_pool.WorkerPool:
+    """Returns a pool with a worker of a job, started long ago."""
+    pool = worker_pool.WorkerPool()
+    pool._workers["peer", worker.name] = worker
+    pool._jobs[worker] = worker_pool._FlinkJob("http://cluster", "job"), -1e9
+    return pool
+
+
+def test_a_worker_that_replaces_one_of_an_ended_job_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runner may start another worker of the same id after the pool has chosen the workers to stop."""
+
+    class Workers(dict[Any, Any]):
+        def copy(self) -> Any:
+            chosen = dict(self)
+            self["peer", "1-1"] = new
+            return chosen
+
+    old, new = Idle(), Idle()
+    stopped: list[Any] = []
+    monkeypatch.setattr(worker_pool, "_stop_worker", stopped.append)
+    monkeypatch.setattr(worker_pool.FlinkCluster, "has_ended", lambda *_: True)
+    pool = pool_with_a_worker(old)
+    pool._workers = Workers(pool._workers)
+    pool.stop_workers_of_ended_jobs()
+    assert (pool._workers, stopped) == ({("peer", "1-1"): new}, [])
+
+
+JOB_WITHOUT_TIME = {"name": "job", "state": "RUNNING", "start-time": "n/a"}
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [{"jobs": [JOB_WITHOUT_TIME]}, {"jobs": "abc"}, {"jobs": None}, {"jobs": [None]}, [], None, "jobs", 1,
+     {"jobs": [{"name": "job", "state": ["FINISHED"]}]}, {"jobs": [{"name": "job"}]}],
+)  # fmt: skip
+def test_an_answer_that_is_not_of_flink_stops_no_worker(monkeypatch: pytest.MonkeyPatch, jobs: Any) -> None:
+    monkeypatch.setattr(worker_pool.FlinkCluster, "get", lambda *_: jobs)
+    pool = pool_with_a_worker(Idle())
+    pool.stop_workers_of_ended_jobs()
+    assert len(pool._workers) == 1
+
+
+def test_an_unexpected_error_of_one_cluster_does_not_keep_workers_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool asks from a thread, which such an error would end."""
+
+    def has_ended(cluster: worker_pool.FlinkCluster, name: str) -> bool:
+        if cluster.url == "http://cluster":
+            raise ValueError("bad")
+        return True
+
+    stopped: list[Any] = []
+    monkeypatch.setattr(worker_pool, "_stop_worker", stopped.append)
+    monkeypatch.setattr(worker_pool.FlinkCluster, "has_ended", has_ended)
+    other = Idle()
+    pool = pool_with_a_worker(Idle())
+    pool._workers["peer", "1-2"] = other  # type: ignore[assignment]
+    pool._jobs[other] = worker_pool._FlinkJob("http://other", "job"), -1e9  # type: ignore[index]
+    pool.stop_workers_of_ended_jobs()
+    assert stopped == [other]
+
+
 @dataclass(frozen=True)
 class Peer:
     """A connection as gRPC tells the service of it."""
