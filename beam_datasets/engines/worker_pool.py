@@ -36,7 +36,6 @@ from beam_datasets.engines.worker_logging import send_logs
 from beam_datasets.engines.worker_output import WorkerStream
 from beam_datasets.engines.worker_relay import WorkerRelay
 from beam_datasets.frames import is_authors
-from beam_datasets.publishing.progress import call_every
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.engines.worker_logging"]
@@ -78,7 +77,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._context.set_forkserver_preload(PRELOADED)
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
         self._jobs: dict[ForkServerProcess, tuple[_FlinkJob, float]] = {}  # with the time of the worker's start
-        self._is_closed = False
+        self._closed = threading.Event()
         self._lock = threading.Lock()  # held where `_workers` changes
 
     def StartWorker(self, request: Any, context: Any) -> Any:
@@ -118,7 +117,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
         if replaced_worker is not None:  # a runner has one worker of an id
             _stop_worker(replaced_worker)
-        if self._is_closed:  # since this request has begun
+        if self._closed.is_set():  # since this request has begun
             self.close()
         if problem := relay.problem.result():
             relay.close()
@@ -161,9 +160,14 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                 _LOGGER.info("worker %s is stopped: its job %s has ended", worker.name, jobs[worker].name)
                 _stop_worker(worker)
 
+    def watch_jobs(self) -> None:
+        """Stops the workers of ended jobs every `ASK_SECONDS` seconds, until the pool is closed."""
+        while not self._closed.wait(ASK_SECONDS):
+            self.stop_workers_of_ended_jobs()
+
     def close(self) -> None:
         """Ends all workers, also those that are being started."""
-        self._is_closed = True
+        self._closed.set()
         with self._lock:
             workers = list(self._workers.values())
             self._workers.clear()
@@ -261,9 +265,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server, port, pool = serve(arguments.port)
     print(f"Worker pool listening on {HOST}:{port}", flush=True)
+    # A daemon, for which the end of the pool does not wait: clusters may take long to answer.
+    threading.Thread(target=pool.watch_jobs, name="watch jobs", daemon=True).start()
     try:
-        with call_every(ASK_SECONDS, pool.stop_workers_of_ended_jobs):
-            server.wait_for_termination()
+        server.wait_for_termination()
     except KeyboardInterrupt:
         return 130
     finally:

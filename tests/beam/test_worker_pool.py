@@ -397,6 +397,24 @@ def test_what_was_not_started_can_be_stopped(pool: tuple[subprocess.Popen[str], 
     assert not ask(pool[1], "stop", "nobody").error
 
 
+@pytest.mark.slow
+def test_a_pool_ends_while_it_waits_for_the_answer_of_a_cluster() -> None:
+    """Such as one behind a firewall, for which each request waits, one after the other."""
+    code = (
+        "import os, time; from beam_datasets.engines import worker_pool; worker_pool.ASK_SECONDS = 0.01\n"
+        "def ask(pool): os.write(1, b'asks\\n'); time.sleep(3600)\n"
+        "worker_pool.WorkerPool.stop_workers_of_ended_jobs = ask; worker_pool.main(['--port=0'])"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert {process.stdout.readline()[:11], process.stdout.readline()[:11]} == {"Worker pool", "asks\n"}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WORKER_SECONDS) == 0
+        finally:
+            process.kill()
+
+
 def test_it_listens_on_loopback_alone(pool: tuple[subprocess.Popen[str], int]) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", pool[1]), timeout=WORKER_SECONDS)  # another address of this machine
