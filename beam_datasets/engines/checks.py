@@ -44,8 +44,9 @@ REMOTE_WORKER_SECONDS = 30  # for a worker of another machine to connect, which 
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
-CLUSTER = "beam_datasets.cluster"
 """Names of a worker pool's parameters: the launcher's versions as JSON, the job's name, the lowest level of logs."""
+CLUSTER = "beam_datasets.cluster"
+"""Name of another parameter: the URL of the Flink cluster's REST interface."""
 VERSIONS_DIFFER = "versions differ"
 # Servers of gRPC in Python and Java, in Go, and what a client says of one that speaks HTTP/1.1.
 _OTHER_SERVICE = re.compile("Method not found|unknown service|Failed parsing HTTP/2")

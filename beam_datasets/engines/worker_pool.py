@@ -148,9 +148,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return is_current
 
     def stop_workers_of_ended_jobs(self) -> None:
-        """Stops the workers that were started at least `ASK_SECONDS` ago and whose job has ended.
+        """Stops the workers of ended jobs that were started at least `ASK_SECONDS` ago.
 
-        Beam's runner ends the workers of a job, unless a task failed while it opened: then it keeps some for ever.
+        Beam's runner stops the workers of a job when it ends. If a task has failed before its worker connected, the
+        runner keeps other workers of the job until the TaskManager ends.
         """
         started_before = time.monotonic() - ASK_SECONDS
         jobs = {worker: job for worker, (job, started) in self._jobs.copy().items() if started <= started_before}
