@@ -52,6 +52,7 @@ _JAVA_PACKAGE = re.compile(r"\b(?:java|org\.apache|io\.grpc)(?:\.\w+)*\.(?=\w*(?
 _JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of what is not Beam's; see `beam.encode`
+_NOT_IMPORTED = re.compile(r"import of module '([\w.]+)' failed|not the same object as (\w+)\.")  # as pickle says it
 _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of (?:unit [^\n]* of )?'[\w, ]+'\))\]")
 
 
@@ -136,12 +137,25 @@ def _hint_of_module(name: str, message: str, text: str) -> str:
     """
     if name == "ModuleNotFoundError" and "pickle" in text:
         return ". Workers need this project, and what the dataset's module imports, installed where they run"
-    if name == "PicklingError" and re.search(r"import of module .* failed|not the same object", message):
+    not_imported = _NOT_IMPORTED.search(message) if name == "PicklingError" else None
+    if not_imported and _is_single_file(not_imported[1] or not_imported[2], text):
         return (
             ". Workers get the code of a single file without a module, so other processes cannot import its functions. "
             "Use threads (multiprocessing.pool.ThreadPool), or move the function to a module that workers can import"
         )
     return ""
+
+
+def _is_single_file(module: str, text: str) -> bool:
+    """Returns whether a traceback contains the author's file of a module that belongs to no package.
+
+    >>> _is_single_file("clicks", ' File "/home/me/clicks.py", line 3, in rows')
+    True
+    >>> _is_single_file("clicks", ' File "/venv/lib/python3.12/site-packages/clicks.py", line 3, in rows')
+    False
+    """
+    files = [frame[1] for frame in _FRAME.finditer(text) if frames.is_authors(frame[1])]
+    return f"{module}.py" in [re.split(r"[/\\]", file)[-1] for file in files]
 
 
 def add_facts_to_message(error: errors.BeamDatasetsError) -> None:

@@ -83,27 +83,59 @@ def test_an_exception_group_is_the_error_in_it_and_no_traceback():
     assert made == "ExceptionGroup: several\n  (in stage 'Generate train', at /home/me/dataset.py:24 in rows)"
 
 
-def function_of(module: types.ModuleType) -> Any:
-    exec("def square(number): return number * number", module.__dict__)
+def function_of(module: types.ModuleType, file: str = "/home/me/my_single_file.py") -> Any:
+    """Returns a function of a module, which gets the code of a file."""
+    code = "def square(number): return number * number\ndef rows(dump): return dump(square)"
+    exec(compile(code, file, "exec"), module.__dict__)
     return module.square
+
+
+def pickling_error(module: types.ModuleType) -> str:
+    """Returns the traceback of an error of the function `rows` of a module, as an engine reports it."""
+    with pytest.raises(pickle.PicklingError) as caught:
+        module.rows(ForkingPickler.dumps)  # as `multiprocessing.Pool.map` does
+    return "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("is_other_copy", [False, True])
 def test_processes_that_cannot_import_the_code_of_a_single_file(monkeypatch, is_other_copy):
-    square = function_of(types.ModuleType("my_single_file"))
+    module = types.ModuleType("my_single_file")
+    square = function_of(module)
     if is_other_copy:
         other = types.ModuleType("my_single_file")
         function_of(other)
         monkeypatch.setitem(sys.modules, "my_single_file", other)
-    with pytest.raises(pickle.PicklingError) as caught:
-        ForkingPickler.dumps(square)  # as `multiprocessing.Pool.map` does
-    text = "".join(traceback.format_exception(caught.value))
+    text = pickling_error(module)
     with raises_with(GenerationError, mentions=["PicklingError: Can't pickle <function square", "ThreadPool"]):
         raise reason(RuntimeError(text))
     with ThreadPool(2) as pool:  # which the error advises
         assert pool.map(square, range(3)) == [0, 1, 4]
     other_text = text.replace("import of module", "x").replace("not the same object", "x")
     assert "ThreadPool" not in str(reason(RuntimeError(other_text)))
+
+
+@pytest.mark.parametrize("is_other_copy", [False, True])
+@pytest.mark.parametrize(
+    "name, file",
+    [
+        ("clicks.rows", "/home/me/clicks/rows.py"),
+        ("clicks.rows", "/venv/lib/python3.12/site-packages/clicks/rows.py"),
+        ("clicks", "/venv/lib/python3.12/site-packages/clicks.py"),
+        ("no_such_module", "/home/me/clicks.py"),
+    ],
+)
+def test_a_function_that_cannot_be_pickled_outside_of_a_single_file(monkeypatch, name, file, is_other_copy):
+    """Such as one that another of the same name has replaced: the advice for single files would mislead."""
+    module = types.ModuleType(name)
+    function_of(module, file)
+    if is_other_copy:
+        for imported in (name.partition(".")[0], name):
+            other = types.ModuleType(imported)
+            function_of(other)
+            monkeypatch.setitem(sys.modules, imported, other)
+    message = str(reason(RuntimeError(pickling_error(module))))
+    assert message.startswith("PicklingError: Can't pickle <function square")
+    assert "single file" not in message
 
 
 def test_versions_that_a_worker_pool_has_compared():
