@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from beam_datasets.errors import InputError, MissingDependencyError
+from beam_datasets.errors import PASSWORD_OF_URL, InputError, MissingDependencyError
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.streams import file_systems
 
@@ -185,7 +185,7 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
     first_wildcard = re.search(r"[*?\[]", pattern)
     beam_pattern = folder + (f"{pattern[: first_wildcard.start()]}**" if first_wildcard else pattern)
     scheme = folder.partition("://")[0]
-    if scheme in _EXTRAS and _PASSWORD.match(f"{folder}{pattern}"):
+    if scheme in _EXTRAS and PASSWORD_OF_URL.search(f"{folder}{pattern}"):
         raise InputError(
             f"{folder}{pattern}: expected a URL without a password, which clients of stores would write to logs. Give "
             "credentials in variables of the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -215,8 +215,6 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
             continue
         yield ListedFile(metadata.path, metadata.size_in_bytes, round(metadata.last_updated_in_seconds, 3))
 
-
-_PASSWORD = re.compile(r"\w+://[^/]*:[^/]*@")
 
 _LACKS_OPTIONS = re.compile("pipeline_options is not set|Must provide one of client or options")
 """What Beam's file systems of HDFS and S3 say if no options are set."""

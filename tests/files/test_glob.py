@@ -221,7 +221,10 @@ def test_urls_of_other_schemes_are_named(url, way):
     assert str(caught.value).endswith(f": {expected}, got {scheme}://. {way}")
 
 
-@pytest.mark.parametrize("url", ["s3://me:pw-secret@bucket/x.csv", "gs://:pw-secret@b/*", "hdfs://me:pw-secret@h:80/x"])
+@pytest.mark.parametrize(
+    "url",
+    ["s3://me:pw-secret@bucket/x.csv", "gs://:pw-secret@b/*", "hdfs://me:pw-secret@h:80/x", "s3://me:a/pw-secret@b/x"],
+)
 def test_a_password_in_a_url_is_not_given_to_clients_that_log_it(monkeypatch, url):
     monkeypatch.setattr(glob, "_match_by_beam", pytest.fail)
     with pytest.raises(InputError, match=r"^\w+://\*\*\*@.*: expected a URL without a password") as caught:
