@@ -379,7 +379,8 @@ def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> I
     names = header(piece.file, dialect, typed_names)
     num_names = len(names)
     last_name = names[-1] if num_names > 1 else None  # a column alone may contain its name, as a list of words does
-    for number, line, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
+    data_rows = islice(_read_rows(piece.file, dialect), int(dialect.has_header), None)
+    for i, (number, line, stop, fields, problem) in enumerate(data_rows):
         position = line if stop == line + 1 else f"line {line} to {stop - 1}"
         if problem or len(fields) != num_names:
             first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
@@ -387,7 +388,7 @@ def rows(piece: Piece, dialect: Dialect, typed_names: Collection[str] = ()) -> I
             mismatch = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
             yield number, position, problem or mismatch
         elif fields[-1] == last_name and _are_names(fields, names):
-            yield number, position, _header_problem(dialect)
+            yield number, position, _header_problem(dialect, is_first=i == 0)
         else:
             yield number, position, dict(zip(names, fields))
 
@@ -397,13 +398,26 @@ def _are_names(fields: list[str], names: list[str]) -> bool:
     return _with_index([fields[0].removeprefix("\ufeff"), *fields[1:]]) == names
 
 
-def _header_problem(dialect: Dialect) -> str:
-    """Returns the error text for a row that contains the names of the columns."""
-    if not dialect.has_header:
-        return "the names of the columns; is it a header? (--skip_header)"
+def _header_problem(dialect: Dialect, *, is_first: bool) -> str:
+    """Returns the error text for a row that contains the names of the columns.
+
+    Args:
+        dialect: the format of the file.
+        is_first: whether no other row of data precedes it in the file; `--skip_header` would leave out another row.
+    """
+    if dialect.has_header:
+        return (
+            "the header once more, as where files were joined; --skip_bad leaves out such rows; if it is a row, other "
+            "names by --columns a,b,c --skip_header keep it"
+        )
+    if is_first:
+        return (
+            "the names of the columns; if it is a header, --skip_header leaves out the first row of each file; if it "
+            "is a row, other names by --columns a,b,c keep it"
+        )
     return (
-        "the header once more, as where files were joined; --skip_bad leaves out such rows; if it is a row, other "
-        "names by --columns a,b,c --skip_header keep it"
+        "the names of the columns, as where files were joined; --skip_bad leaves out such rows; if it is a row, other "
+        "names by --columns a,b,c keep it"
     )
 
 

@@ -59,7 +59,31 @@ def test_the_header_of_a_dataframe_that_is_repeated(tmp_path):
 def test_a_header_in_a_file_whose_columns_are_named(tmp_path):
     path = write(tmp_path, "a.csv", "a,b\nx,y\n")
     problem = refused("csv", path, "--columns", "a,b")
-    assert "a.csv, line 1: the names of the columns; is it a header? (--skip_header)" in problem
+    assert "a.csv, line 1: the names of the columns; if it is a header, --skip_header leaves out the first" in problem
+    assert "if it is a row, other names by --columns a,b,c keep it" in problem
+    assert rows("csv", path, "--columns", "a,b", "--skip_header") == [{"a": b"x", "b": b"y"}]
+    assert len(rows("csv", path, "--columns", "c,d")) == 2
+
+
+@pytest.mark.parametrize("before", ["x,y\n", "\nx,y\n", "x,y\n\n", '"x\n",y\n' * 300])
+def test_a_header_in_the_middle_of_a_file_whose_columns_are_named(before, tmp_path):
+    """`--skip_header` would leave out the first row, which is not the header."""
+    path = write(tmp_path, "a.csv", before + "a,b\nz,w\n")
+    problem = refused("csv", path, "--columns", "a,b")
+    assert f"a.csv, line {before.count(chr(10)) + 1}: the names of the columns, as where files were joined" in problem
+    assert "--skip_header" not in problem
+    assert ("--skip_bad", "") in advised(problem)
+    num_before = before.count(",")
+    found = rows("csv", path, "--columns", "a,b", "--skip_bad")
+    assert len(found) == num_before + 1
+    assert found[-1] == {"a": b"z", "b": b"w"}
+    assert "other names by --columns a,b,c keep it" in problem
+    assert len(rows("csv", path, "--columns", "c,d")) == num_before + 2
+
+
+def test_blank_lines_before_a_header_are_no_rows(tmp_path):
+    path = write(tmp_path, "a.csv", "\n\na,b\nx,y\n")
+    assert "if it is a header, --skip_header" in refused("csv", path, "--columns", "a,b")
     assert rows("csv", path, "--columns", "a,b", "--skip_header") == [{"a": b"x", "b": b"y"}]
 
 
