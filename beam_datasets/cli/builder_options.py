@@ -16,6 +16,7 @@ import datetime
 import enum
 import functools
 import inspect
+import numbers
 import os
 import pathlib
 import re
@@ -168,17 +169,23 @@ _MAX_DEFAULT = 40  # characters
 def _default_text(option: inspect.Parameter) -> str:
     """Returns the sentence about the default of an argument; '' for None, False, empty values and long ones.
 
+    Compares no values: a default may be an array, whose comparison is an array.
+
     >>> _default_text(inspect.Parameter("rows", inspect.Parameter.KEYWORD_ONLY, default=20_000))
     'Default: 20000.'
     """
     default = option.default
     if default is option.empty:
         return "Required."
-    if default is True:
-        return "Default: true."
-    default = default.name if isinstance(default, enum.Enum) else default
-    is_shown = isinstance(default, (str, int, float, pathlib.PurePath, datetime.date)) and default not in ("", False)
-    text = str(default) if is_shown or (default == 0 and default is not False) else ""
+    text = ""
+    if isinstance(default, bool):
+        text = "true" if default else ""
+    elif isinstance(default, enum.Enum):
+        text = default.name or ""  # a flag without bits has no name
+    elif isinstance(default, (str, pathlib.PurePath)):
+        text = repr(str(default)) if str(default) else ""  # quoted, as it may end with a full stop
+    elif isinstance(default, (numbers.Real, datetime.date)):
+        text = str(default)
     return f"Default: {text}." if 0 < len(text) <= _MAX_DEFAULT else ""
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, Union
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -332,7 +333,7 @@ def test_each_option_of_a_format_of_files_is_described(name: str) -> None:
     add_builder_options(parser, resolve(name).builder)
     assert [action.dest for action in parser._actions if not action.help] == []
     [version] = [action.help for action in parser._actions if action.dest == "builder.version"]
-    assert version == "version of the dataset; raise it when the files have changed. Default: 1.0.0."
+    assert version == "version of the dataset; raise it when the files have changed. Default: '1.0.0'."
 
 
 class Kind(enum.Enum):
@@ -383,12 +384,49 @@ def test_the_help_of_an_option_has_the_default() -> None:
     del helps["help"]
     assert helps == {
         "rows": "rows to read. Default: 20000.", "kind": "the kind. Default: SMALL.",
-        "scale": "100%% is 1. Default: 0.0.", "folder": "the folder. Default: a/b.", "plain": "whether it is plain.",
+        "scale": "100%% is 1. Default: 0.0.", "folder": "the folder. Default: 'a/b'.", "plain": "whether it is plain.",
         "fast": "whether it is fast. Default: true.", "text": "the text.",
         "names": "the names.",
         "long": "the long text.", "limit": "the limit; by default none.", "source": "the source. Required.",
     }  # fmt: skip
     assert "100% is 1" in parser.format_help()
+
+
+class Flags(enum.Flag):
+    LEFT, RIGHT = 1, 2
+
+
+@pytest.mark.parametrize(
+    "default, sentence",
+    [
+        (0, "Default: 0."), (np.int64(0), "Default: 0."), (np.int32(7), "Default: 7."), (0.5, "Default: 0.5."),
+        (np.float32(1.5), "Default: 1.5."), (".", "Default: '.'."), ('"', "Default: '\"'."), (" ", "Default: ' '."),
+        (Path(), "Default: '.'."), (Flags.LEFT, "Default: LEFT."), (Flags(0), ""), (datetime.date(2026, 1, 31),
+        "Default: 2026-01-31."), (np.array([0, 0]), ""), (np.array([]), ""), (np.array(0), ""), (np.ma.masked, ""),
+        (pa.array([0, 1]), ""), (pa.scalar(None), ""), (b"", ""), ([], ""), ({}, ""), (object(), ""),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_the_default_of_an_option_is_of_any_type(default: Any, sentence: str) -> None:
+    """A comparison of an array with 0 raised an error, and a full stop followed the one of a text."""
+
+    class WithDefault(DatasetBuilder, skip_registration=True):
+        """A builder.
+
+        Args:
+            x: the argument.
+        """
+
+        VERSION = "1.0.0"
+
+        def __init__(self, *, x: Any = default) -> None:
+            super().__init__()
+
+    parser = Parser("build")
+    add_builder_options(parser, WithDefault)
+    [text] = [action.help for action in parser._actions if action.dest == "builder.x"]
+    assert text == ("the argument. " + sentence if sentence else "the argument.")
+    assert builder_arguments(parser.parse_args([]), WithDefault) == {}
 
 
 def test_the_options_of_a_command() -> None:
