@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.reading.config import ReadConfig
+from beam_datasets.reading.index.division import Share
 from beam_datasets.reading.index.interleave import InterleaveOrder
 from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle, _philox, file_order
+from beam_datasets.reading.index.transforms import Operation, Shared, Window
 from tests.cases import cases
 from tests.work import lines_of
 
@@ -335,6 +337,33 @@ def test_window_mixes():
     assert abs(np.corrcoef(moved, next_epoch)[0, 1]) < 0.2
     cuts = {WindowShuffle(length, window, 3, epoch)._passes[0].cut for epoch in range(10)}
     assert len(cuts) > 5
+
+
+class Positions(Operation):
+    """Items that are their positions."""
+
+    def __init__(self, length):
+        super().__init__((), length, 100.0, ())
+
+    def fetch(self, positions, epoch):
+        return positions.tolist()
+
+    def blocks(self, spans, epoch):
+        raise NotImplementedError
+
+
+def test_a_share_of_a_window_shuffle_computes_each_window_a_few_times(monkeypatch):
+    """Each call shuffles whole windows, so calls for 4096 positions took twice as long as calls for 16384."""
+    calls, sources = [], WindowShuffle.sources
+    monkeypatch.setattr(WindowShuffle, "sources", lambda *args: (calls.append(len(args[1])), sources(*args))[1])
+    share, length = Share(3, 8, block=16), 800_000
+    operation = Shared(Window(Positions(length), 1, 300), share)
+    spans = iter([(np.array([0]), np.array([100_000]))])
+    items = [item for block in operation.blocks(spans, 0) for item in block]
+    assert items == sources(WindowShuffle(length, 300, 1), share.stream_positions(np.arange(100_000))).tolist()
+    assert calls[:2] == [4096, 8192]
+    assert len(calls) <= 12  # 26 calls of at most 4096
+    assert max(calls) == 1 << 14
 
 
 # ReadConfig and the files of an epoch

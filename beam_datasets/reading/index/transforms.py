@@ -95,6 +95,9 @@ class Operation(ABC):
 class Rearranged(Operation):
     """All or some items of a child operation, at other positions."""
 
+    _num_computed = _MAX_FETCHED
+    """Number of positions that `child_positions` converts at once, or the number fetched at once, if that is more."""
+
     def __init__(self, child: Operation, length: int, *texts: str) -> None:
         """Rearranges the items of a child.
 
@@ -121,14 +124,14 @@ class Rearranged(Operation):
         """Yields functions that fetch the next block of items at spans of positions.
 
         The blocks grow up to a number of bytes and items. It is larger for remote files: the more items are fetched at
-        once, the nearer they are to each other.
+        once, the nearer they are to each other. `_num_computed` positions are computed at once, fewer at first.
         """
         max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
         if self.is_remote:  # each fetch waits for the store
             max_bytes, max_items, growth = _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED, 4
         max_count = int(min(max(max_bytes / max(self.item_bytes, 1), 1), max_items))
         counts = growing_sizes(min(_BLOCK, max_count), max_count, growth)
-        for part in limit_spans(spans, itertools.repeat(max_items)):
+        for part in limit_spans(spans, growing_sizes(max_items, max(max_items, self._num_computed))):
             child_positions, start = self.child_positions(positions_of(part), epoch), 0
             while start < len(child_positions):
                 stop = start + next(counts)
@@ -205,6 +208,8 @@ class Shuffle(Rearranged):
 
 class Window(Rearranged):
     """The items shuffled within a moving window of `window` items."""
+
+    _num_computed = _MAX_SPANS  # each call shuffles the windows of its positions anew
 
     def __init__(self, child: Operation, seed: int, window: int) -> None:
         """Shuffles the items of a child; see `WindowShuffle` for the seed and the window."""
