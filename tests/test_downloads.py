@@ -259,26 +259,27 @@ def test_settings_with_directories_as_text(server: Server, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "faults, checksum, got",
+    "faults, checksum, got, attempts",
     [
-        (["404"], None, "404"),
-        (["204"], None, "status 204"),
-        (["302"], None, "status 302"),
-        (["loop"] * 99, None, "Exceeded 30 redirects"),
-        (["503"] * 10, None, "status 503"),
-        (["wrong length"] * 10, None, ""),
-        (["wrong bytes"], Checksum(len(CONTENT), SHA256), "sha256"),
-        ([], Checksum(5, SHA256), f"{len(CONTENT):,}"),
+        (["404"], None, "404", 1),
+        (["204"], None, "status 204", 1),
+        (["302"], None, "status 302", 1),
+        (["loop"] * 99, None, "Exceeded 30 redirects", 1),
+        (["503"] * 10, None, "status 503", 6),
+        (["wrong length"] * 10, None, "1000 more expected", 6),
+        (["wrong bytes"], Checksum(len(CONTENT), SHA256), "sha256", 1),
+        ([], Checksum(5, SHA256), f"{len(CONTENT):,}", 1),
     ],
     ids=["404", "204", "302", "loop", "503", "wrong length", "wrong bytes", "wrong size"],
 )
 def test_an_error_leaves_nothing_that_could_be_used(
-    server: Server, tmp_path: Path, faults: list[str], checksum: Checksum | None, got: str
+    server: Server, tmp_path: Path, faults: list[str], checksum: Checksum | None, got: str, attempts: int
 ) -> None:
     url = f"{server.url}/a.bin"
     server.faults = list(faults)
-    with raises_with(DownloadError, path=url, got=[got]):
+    with raises_with(DownloadError, path=url, got=[got], mentions=[f"in {attempts} attempts"] if attempts > 1 else []):
         manager(tmp_path, checksums={url: checksum} if checksum else {}).download(url)
+    assert len(server.ranges) == attempts * (31 if "loop" in faults else 1)
     assert not [file for file in (tmp_path / "downloads").rglob("*") if not file.name.endswith((".part", ".etag"))]
 
 
@@ -297,7 +298,7 @@ def test_a_refused_connection_is_tried_less_often_and_said(tmp_path: Path, serve
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/a.bin"
-        with raises_with(DownloadError, path=url, got=["refused"], mentions=["3"]):
+        with raises_with(DownloadError, path=url, got=["refused"], mentions=["in 3 attempts"]):
             manager(tmp_path).download(url)
     assert [record.getMessage().startswith(url) for record in caplog.records] == [True] * 2
     assert "Trying again in" in caplog.text
@@ -504,10 +505,9 @@ def test_on_a_worker_nothing_is_fetched(server: Server, tmp_path: Path) -> None:
 
 def test_the_manual_directory(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for manual_dir in (None, tmp_path / "empty"):
-        with raises_with(
-            DownloadError, path=str(manual_dir or tmp_path / "downloads" / "manual"), advice=["Ask the author."]
-        ):
+    for manual_dir, problem in (None, "is not a directory"), (tmp_path / "empty", "is empty"):
+        path = str(manual_dir or tmp_path / "downloads" / "manual")
+        with raises_with(DownloadError, path=path, mentions=[f"the directory {problem}"], advice=["Ask the author."]):
             _ = manager(tmp_path, instructions="Ask the author.", manual_dir=manual_dir).manual_dir
     (tmp_path / "by_hand").mkdir()
     (tmp_path / "by_hand" / "a.bin").write_bytes(CONTENT)
