@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from beam_datasets.arguments import shown
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import FeatureConnector, FromJson, to_member
 from beam_datasets.features.dtypes import Json, Shape, drop_unset
@@ -98,7 +99,7 @@ class BBoxFeature(Leaf):
             """Returns the four numbers of a box, after checking them."""
             is_array = isinstance(value, np.ndarray)
             if isinstance(value, _NOT_NUMBERS):
-                raise FeatureTypeError(f"{value!r} is not a box; expected a BBox or four numbers", feature=path)
+                raise FeatureTypeError(f"{shown(value)} is not a box; expected a BBox or four numbers", feature=path)
             if is_array:
                 check_unmasked(value, path)
             try:
@@ -106,16 +107,18 @@ class BBoxFeature(Leaf):
                 if len(numbers) != 4:
                     raise FeatureValueError(f"a box has four numbers, not {len(numbers)}", feature=path)
                 if relative and not is_array and not all(isinstance(n, (float, np.floating)) for n in numbers):
-                    raise FeatureValueError(f"a relative box has floats, not {numbers}", feature=path)
+                    raise FeatureValueError(f"a relative box has floats, not {shown(numbers)}", feature=path)
                 if relative and not all(0 <= number <= 1 for number in numbers):
-                    raise FeatureValueError(f"a relative box has numbers from 0 to 1, not {numbers}", feature=path)
+                    raise FeatureValueError(
+                        f"a relative box has numbers from 0 to 1, not {shown(numbers)}", feature=path
+                    )
                 if has_ordered_corners and (numbers[0] > numbers[2] or numbers[1] > numbers[3]):
                     raise FeatureValueError(
-                        f"a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {numbers}", feature=path
+                        f"a minimum is above its maximum in (ymin, xmin, ymax, xmax) = {shown(numbers)}", feature=path
                     )
             except TypeError:
                 raise FeatureTypeError(
-                    f"{value!r} is not a box; expected a BBox or four numbers", feature=path
+                    f"{shown(value)} is not a box; expected a BBox or four numbers", feature=path
                 ) from None
             return numbers
 

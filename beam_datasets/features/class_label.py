@@ -75,12 +75,14 @@ class ClassLabel(Leaf):
         assert self.label_names is not None
         for name in self.label_names:
             if not is_unicode(name):
-                raise ValueError(f"the class name {name!r} has half of a surrogate pair, which UTF-8 cannot express")
+                raise ValueError(
+                    f"the class name {shown(name)} has half of a surrogate pair, which UTF-8 cannot express"
+                )
             if not name or "\n" in name:
-                raise ValueError(f"the class name {name!r} is empty or has a line break: it cannot be saved")
+                raise ValueError(f"the class name {shown(name)} is empty or has a line break: it cannot be saved")
         if len(set(self.label_names)) != len(self.label_names):
             duplicate = next(name for name in self.label_names if self.label_names.count(name) > 1)
-            raise ValueError(f"the class name {duplicate!r} occurs twice; every class needs its own")
+            raise ValueError(f"the class name {shown(duplicate)} occurs twice; every class needs its own")
         self._set_fields(num_classes=len(self.label_names))
 
     @property
@@ -107,12 +109,12 @@ class ClassLabel(Leaf):
             except ValueError:
                 hint = did_you_mean(name, self.label_names)
                 names = self.label_names
-                listed = f" {', '.join(map(repr, names))}" if len(names) <= _MAX_LISTED else ""
+                listed = f" {', '.join(map(shown, names))}" if len(names) <= _MAX_LISTED else ""
                 expected = f"expected one of the {len(names)} class names{listed}"
-                raise ValueError(f"{expected}, got {name!r}.{hint}") from None
+                raise ValueError(f"{expected}, got {shown(name)}.{hint}") from None
         index = int(name) if name.isdecimal() else -1
         if str(index) != name:
-            raise ValueError(f"{name!r} is not the index of a class, and the classes have no names")
+            raise ValueError(f"{shown(name)} is not the index of a class, and the classes have no names")
         self.int2str(index)  # raises if the class does not exist
         return index
 
@@ -162,7 +164,7 @@ class ClassLabel(Leaf):
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
                     raise FeatureValueError(
-                        f"{value!r} is not UTF-8, so it is not a class name", feature=path
+                        f"{shown(value)} is not UTF-8, so it is not a class name", feature=path
                     ) from None
             if isinstance(value, str):
                 if value in indices_by_name:

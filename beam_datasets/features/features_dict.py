@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -155,7 +155,7 @@ class FeaturesDict(FeatureConnector):
         if {"/", "."} & set(str(unknown[0])) or any(repr(shown_name(name)) in hint for name in nested):
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
         location = f" below {shown_name(path)}" if path else ""
-        raise ValueError(f"{argument}{location} names {unknown}; the features are {sorted(self)}.{hint}")
+        raise ValueError(f"{argument}{location} names {shown(unknown)}; the features are [{_list_names(self)}].{hint}")
 
     def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeaturesDict:
         """Returns the dict with decoders in place of connectors, by name; see `with_decoders`.
@@ -368,6 +368,23 @@ def _file_prefix(prefix: str, name: str) -> str:
     return f"{prefix}-{name}" if prefix else name
 
 
+_MAX_LISTED = 20  # names of features in an error
+
+
+def _list_names(names: Collection[Any]) -> str:
+    """Returns the sorted names of features for an error; of many or long names, the first ones and their number.
+
+    >>> _list_names({"b", "a"})
+    "'a', 'b'"
+    >>> _list_names({f"x{number}" for number in range(21)}).endswith("'x8' and 1 more")
+    True
+    """
+    sorted_names = sorted(map(str, names))
+    listed = ", ".join(map(shown, sorted_names[:_MAX_LISTED]))
+    more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
+    return f"{listed}{more}"
+
+
 def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
     """Returns the function that checks that a value is a mapping with exactly the expected names.
 
@@ -386,18 +403,19 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
             keys = set(value.keys())
         except AttributeError:
             raise FeatureTypeError(
-                f"{type(value).__name__} is not a dict of the features {sorted(expected)}", feature=path
+                f"{type(value).__name__} is not a dict of the features [{_list_names(expected)}]", feature=path
             ) from None
-        missing, extra = sorted(expected - keys), sorted(map(str, keys - expected))
+        missing, extra = expected - keys, keys - expected
         if missing or extra:
             sentences = ["Add the missing ones."] * bool(missing)
             sentences += ["Declare the unknown ones as features, or leave them out."] * bool(extra)
-            problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
+            problem = [f"missing [{_list_names(missing)}]"] * bool(missing)
+            problem += [f"unknown [{_list_names(extra)}]"] * bool(extra)
             raise FeatureKeyError(
                 f"the example's features differ from the dataset's: {', '.join(problem)}",
                 feature=path,
-                expected=f"{sorted(expected)}",
-                got=f"{sorted(map(str, keys))}",
+                expected=f"[{_list_names(expected)}]",
+                got=f"[{_list_names(keys)}]",
                 advice=" ".join(sentences),
             )
 
@@ -406,5 +424,5 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
 
 def _no_attribute(obj: FeaturesDict, name: str) -> AttributeError:
     """Returns the error for a missing attribute; for a public name it lists the features, which are items."""
-    items = "" if name.startswith("_") else f". Its features are items: {', '.join(map(repr, obj.features))}."
+    items = "" if name.startswith("_") else f". Its features are items: {_list_names(obj.features)}."
     return AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}{items}", name=name, obj=None)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import limits
+from beam_datasets.arguments import shown
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.dtypes import Shape, num_values
 from beam_datasets.features.leaf import Codec
@@ -44,7 +45,7 @@ def to_bytes(value: Any, path: str) -> bytes:
         return to_bytes(value.item(), path)
     if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format in "Bbc"):
         return bytes(value)
-    raise FeatureTypeError(f"{value!r} is {type(value).__name__}; expected str or bytes", feature=path)
+    raise FeatureTypeError(f"{shown(value)} is {type(value).__name__}; expected str or bytes", feature=path)
 
 
 def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:

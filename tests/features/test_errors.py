@@ -301,3 +301,37 @@ def test_a_record_that_decompresses_to_more_than_the_limit(shape, monkeypatch):
     declared = F.FeaturesDict({"x": F.Tensor(shape=(1001, 1)[: len(shape)], dtype=np.int16, encoding="zlib")})
     monkeypatch.delenv("BEAM_DATASETS_MAX_ELEMENTS")
     assert F.compile_decoder(declared)(F.compile_encoder(declared)({"x": large}))["x"].shape == large.shape
+
+
+LONG = "x" * 20_000
+MANY = {f"feature{number}": np.int64 for number in range(5000)}
+
+
+@pytest.mark.parametrize(
+    "raises",
+    [
+        lambda: F.compile_encoder(MANY)({}),
+        lambda: F.compile_encoder({"a": np.int64})({"a": 1, **dict.fromkeys(MANY, 1)}),
+        lambda: F.compile_encoder({"a": np.int64})({LONG: 1}),
+        lambda: F.compile_encoder({"a": MANY})({"a": 5}),
+        lambda: F.FeaturesDict(MANY).nope,
+        lambda: F.compile_decoder(MANY, decoders={"nope": bd.decode.SkipDecoding()}),
+        lambda: F.ClassLabel(names=["a", LONG]).str2int("b"),
+        lambda: F.ClassLabel(names=["a"]).str2int(LONG),
+        lambda: F.ClassLabel(num_classes=3).str2int(LONG),
+        lambda: F.ClassLabel(names=[LONG, LONG]),
+        lambda: F.ClassLabel(names=[LONG + "\ny"]),
+        lambda: F.ClassLabel(names=[LONG + "\ud83d"]),
+        lambda: F.compile_encoder({"a": F.ClassLabel(names=["a"])})({"a": LONG}),
+        lambda: F.compile_encoder({"a": F.ClassLabel(names=["a"])})({"a": LONG.encode() + b"\xff"}),
+        lambda: F.compile_encoder({"a": F.Text()})({"a": [LONG]}),
+        lambda: F.compile_encoder({"a": F.BBoxFeature()})({"a": LONG}),
+        lambda: F.compile_encoder({"a": F.BBoxFeature()})({"a": [LONG] * 4}),
+    ],
+)
+def test_errors_are_short_also_of_many_features_and_long_values(raises):
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)) as raised:
+        raises()
+    texts = [str(raised.value), getattr(raised.value, "expected", None) or "", getattr(raised.value, "got", None) or ""]
+    assert 10 < len(texts[0]) < 1500
+    assert max(map(len, texts)) < 1500
