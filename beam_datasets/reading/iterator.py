@@ -17,7 +17,7 @@ from beam_datasets.reading.checkpoint import ReadState, fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_position
 from beam_datasets.reading.elements.executor import Deferred
 from beam_datasets.reading.elements.transforms import STOPPED
-from beam_datasets.reading.index.progress import Progress, divide_again, stream_of, stream_progress
+from beam_datasets.reading.index.progress import Progress, stream_of, stream_progress
 from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, spans_of_range
 
 if TYPE_CHECKING:
@@ -106,9 +106,7 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         operation = self._dataset._operation
         self._epoch, self._progress, self._operation = epoch, progress, operation
         if progress != Progress():
-            num_taken = progress.num_taken_of_block(operation)
-            self._progress = progress.without_last() if num_taken else progress
-            self._operation = divide_again(operation, self._progress.remaining(self._stream), num_taken)
+            self._progress, self._operation = progress.divide_remaining(operation, self._stream)
         self._ended = False
         self.close()
         self._taken = 0
@@ -216,7 +214,9 @@ class DatasetIterator(ResumableIterator, BlockIterator, Iterator[Any]):
         """Returns the position as a small dict that JSON can hold.
 
         The state is the same for all workers of `shard()` from which the same number of items was requested, even if a
-        worker had fewer. It does not depend on the number of workers or on batch sizes, so both may change.
+        worker had fewer. The exception is a worker of `shard(block=...)` without `even` that has no items of the last
+        blocks: once it is exhausted, its state is the end of the epoch, although others may have items; save the state
+        of worker 0. The state does not depend on the number of workers or on batch sizes, so both may change.
 
         Raises:
             StateError: nested `shard()` calls are in the middle of blocks.

@@ -117,3 +117,43 @@ def test_what_cannot_be_made_even(items: Any) -> None:
         items.batch(4).repeat(2).shard(0, 2, even="pad")
     with pytest.raises(ValueError, match="even .*'drop', 'pad'.*'cut'"):
         items.shard(0, 2, even="cut")
+
+
+@pytest.mark.parametrize("even", [None, "drop", "pad"])
+@pytest.mark.parametrize("block", [None, 16])
+def test_a_state_in_blocks_continues_where_they_are_divided_otherwise(items: Any, block: int | None, even: Any) -> None:
+    """Items that are left were lost or came twice if no whole block of them is left, but one was partly taken."""
+    num_ranks, times = 3, 140
+    epochs = items.repeat(times)
+    order = list(epochs)
+    num_in_blocks = len(order) - len(order) % (num_ranks * 16)  # 4 items are left
+    for num_taken in range(5):
+        workers = [iter(epochs.shard(worker, num_ranks, block=16)) for worker in range(num_ranks)]
+        for worker in workers:
+            worker.advance(num_in_blocks // num_ranks)
+        taken = [list(itertools.islice(worker, num_taken)) for worker in workers]
+        assert taken == [order[num_in_blocks : num_in_blocks + num_taken], [], []]
+        state = json.loads(json.dumps(workers[0].get_state()))
+        untaken = order[num_in_blocks + num_taken :]
+        shares = [epochs.shard(worker, num_ranks, block=block, even=even) for worker in range(num_ranks)]
+        states = [share.iterate(state=state).get_state() for share in shares]
+        assert [list(epochs.iterate(state=saved)) for saved in [state, *states]] == [untaken] * 4
+        rest = [item for share in shares for item in share.iterate(state=state)]
+        if even is None:
+            assert sorted(rest) == sorted(untaken)
+        elif even == "drop":
+            assert len(rest) == (0 if block else len(untaken) // num_ranks * num_ranks)
+            assert set(rest) <= set(untaken)
+
+
+def test_a_state_in_blocks_is_kept_if_all_items_are_left_out(items: Any) -> None:
+    five = items.take(5)
+    workers = [iter(five.shard(worker, 3, block=6)) for worker in range(3)]
+    assert [list(itertools.islice(worker, 3)) for worker in workers] == [[0, 1, 2], [], []]
+    state = workers[0].get_state()
+    for worker in range(3):
+        iterator = five.shard(worker, 3, block=6, even="drop").iterate(state=state)
+        assert iterator.get_state() == state
+        assert list(iterator) == []
+        assert iterator.get_state() == state
+        assert list(five.iterate(state=iterator.get_state())) == [3, 4]

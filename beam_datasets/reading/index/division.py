@@ -127,6 +127,11 @@ class Share:
         return self if self.end is None else replace(self, end=length)
 
     @property
+    def has_blocks(self) -> bool:
+        """Whether the worker takes any blocks, before a last round whose positions are dealt out one by one."""
+        return self._num_in_blocks > 0
+
+    @property
     def _num_in_blocks(self) -> int:
         """Number of positions that the worker takes in whole blocks, before the last round."""
         if self.end is None:

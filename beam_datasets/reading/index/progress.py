@@ -117,9 +117,24 @@ class Progress:
         division = share_operation.share.worker_count, share_operation.share.block * unit
         return blocks.taken // unit if (blocks.worker_count, blocks.block) == division else 0
 
-    def without_last(self) -> Progress:
-        """Returns the progress without the last unfinished blocks, for workers that continue in them."""
-        return replace(self, unfinished=self.unfinished[:-1])
+    def divide_remaining(self, operation: Operation, stream: Operation) -> tuple[Progress, Operation]:
+        """Returns the items of a worker that continues, and the progress in which they are counted.
+
+        A worker continues in its block of the last unfinished blocks if its share divides the items there into the same
+        blocks. It may not: at the end, a share may divide them one by one, or leave them out.
+
+        Args:
+            operation: the items of the worker from the beginning of an epoch.
+            stream: the items of all workers from the beginning of an epoch.
+        """
+        num_taken = self.num_taken_of_block(operation)
+        if num_taken:
+            before = replace(self, unfinished=self.unfinished[:-1])
+            divided = divide_again(operation, before.remaining(stream), num_taken)
+            share_operation, _ = _innermost_share(divided)
+            if share_operation is not None and share_operation.is_in_block:
+                return before, divided
+        return self, divide_again(operation, self.remaining(stream))
 
     def _divisions(self, stream: Operation) -> Iterator[_Remaining]:
         """Yields, for each of the unfinished blocks, the operation with the items that remain after them."""

@@ -379,6 +379,12 @@ class Shared(Rearranged):
         """
         return Shared(child, self.share.with_length(child.length), num_taken)
 
+    @property
+    def is_in_block(self) -> bool:
+        """Whether the left-out items are a part of a block of worker 0, and not of items divided one by one."""
+        first_share = dataclasses.replace(self.share, worker_index=0)
+        return first_share.has_blocks and self.num_taken < first_share.count(self.child.length)
+
     def of_first_worker(self, child: Operation) -> Shared:
         """Returns the share of `child` for worker 0."""
         return Shared(child, dataclasses.replace(self.share, worker_index=0), self.num_taken)
