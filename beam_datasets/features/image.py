@@ -136,7 +136,7 @@ class Image(Leaf):
                     f"the array has the dtype {value.dtype}; the image has {self.dtype}", feature=path
                 )
             check_unmasked(value, path)
-            check_shape(value.shape, self._shape_of_any_channels(), path)
+            check_shape(value.shape, self._shape_of_any_channels(), path, num_channels=1)
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
             try:

@@ -45,21 +45,24 @@ def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
     return len(shape) == len(expected) and all(want is None or want == length for length, want in zip(shape, expected))
 
 
-def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
+def check_shape(shape: tuple[int, ...], expected: Shape, path: str, *, num_channels: int = 0) -> None:
     """Raises FeatureValueError if the shape of a value does not fit the shape of its feature.
 
     Args:
         shape: the shape of the value.
         expected: the shape of the feature; None in it means any length.
         path: the feature, for the error.
+        num_channels: number of last dimensions in which the feature cannot have None, for the advice.
     """
     if shape != expected and not shape_fits(shape, expected):
+        may_be_none = len(shape) - num_channels
+        can_fit = len(shape) == len(expected) and shape_fits(shape[may_be_none:], expected[may_be_none:])
         raise FeatureValueError(
             f"the value has the shape {shape}; the feature has {expected}",
             expected=f"the shape {expected}",
             got=f"{shape}",
             feature=path,
-            advice="None in the shape of a feature accepts any length." if len(shape) == len(expected) else None,
+            advice="None in the shape of a feature accepts any length." if can_fit else None,
         )
 
 

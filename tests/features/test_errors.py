@@ -335,3 +335,22 @@ def test_errors_are_short_also_of_many_features_and_long_values(raises):
     texts = [str(raised.value), getattr(raised.value, "expected", None) or "", getattr(raised.value, "got", None) or ""]
     assert 10 < len(texts[0]) < 1500
     assert max(map(len, texts)) < 1500
+
+
+@pytest.mark.parametrize(
+    "feature, shape, is_advised",
+    [
+        (F.Image(shape=(2, 2, 3)), (2, 2, 4), False),
+        (F.Image(shape=(2, 2, 3)), (2, 3, 3), True),
+        (F.Image(shape=(2, 2, 3)), (2, 3, 4), False),  # the advice alone would not help
+        (F.Image(shape=(None, None, 1)), (2, 2, 3), False),
+        (F.Image(shape=(2, 2, 0)), (3, 2, 4), True),
+        (F.Image(shape=(2, 2, 3)), (2, 2), False),
+        (F.Tensor(shape=(2, 3), dtype=np.uint8), (2, 4), True),
+        (F.Tensor(shape=(2, 3), dtype=np.uint8), (2, 3, 1), False),
+    ],
+)
+def test_none_in_a_shape_is_advised_where_a_feature_can_have_it(feature, shape, is_advised):
+    advice = "None in the shape of a feature accepts any length." if is_advised else None
+    with raises_with(FeatureValueError, feature="x", got=str(shape), advice=advice):
+        F.compile_encoder({"x": feature})({"x": np.zeros(shape, np.uint8)})
