@@ -205,8 +205,10 @@ def checked_function(name: str, function: Any) -> Any:
         if name == "filter" and isinstance(function, str):
             hint = " A condition in SQL is an argument of bd.materialize(..., where=...)."
         elif isinstance(function, str):
-            hint = f" The values of a feature are {name}(lambda e: e[{function!r}])."
-        raise TypeError(f"{name}() takes a function of an example, not {function!r}.{hint}")
+            values = "The items of a feature that is a list" if name == "flat_map" else "The values of a feature"
+            feature = shown(function)
+            hint = f" {values} are {name}(lambda e: e[{feature}]), if {feature} is the name of one."
+        raise TypeError(f"{name}() takes a function of an example, not {shown(function)}.{hint}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of a function that is not written in Python

@@ -129,7 +129,7 @@ def find_outer_divider() -> str | None:
 
 
 def has_random_seed() -> bool:
-    """Returns whether a sampler of Accelerate (`use_seedable_sampler`) reads whose seed PyTorch has drawn at random.
+    """Returns whether the caller is a sampler of Accelerate (`use_seedable_sampler`) with a seed that PyTorch drew.
 
     Each process then has its own seed, and therefore its own order. Seeds that programs set have at most 32 bits, since
     NumPy accepts no others.
