@@ -115,7 +115,7 @@ def way_to_build(text: str) -> str:
 
 
 def ways_to_build_folder(folder: str) -> Iterator[str]:
-    """Yields commands that build the files in a folder, such as "images by their folders: build image_folder ...".
+    """Yields what to build in a folder and by which command: "images by their folders: beam-datasets build ...".
 
     The commands follow the names of the files: first one for data files, then for images, then for sounds.
     """
@@ -124,7 +124,7 @@ def ways_to_build_folder(folder: str) -> Iterator[str]:
     yield from (f"data files by their format: {build_by(one)}" for one in sorted(alike)[:1])
     for pattern, noun, kind in ((_IMAGE_FILE, "images", "image_folder"), (_SOUND_FILE, "sounds", "sound_folder")):
         if _has_files(folder, pattern):
-            yield f"{noun} by their folders: build {kind} --root {shlex.quote(folder)} --name NAME"
+            yield f"{noun} by their folders: beam-datasets build {kind} --root {shlex.quote(folder)} --name NAME"
 
 
 def has_images(folder: str) -> bool:

@@ -76,8 +76,8 @@ def resolve(text: str) -> BuilderRequest:
     code = _CODE.fullmatch(text)
     if build_arguments_of_file(text):
         raise UsageError(
-            f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
-            + data_files.build_by(text)
+            f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format, with "
+            f"your other options: {data_files.build_by(text)}"
         )
     if way := way_to_build(text):
         raise UsageError(f"{text}: expected a dataset or the file of a builder, got another file. {way}")

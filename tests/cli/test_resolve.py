@@ -99,7 +99,7 @@ def test_an_empty_folder_and_one_of_sounds(tmp_path):
         builder_file(str(tmp_path))
     (tmp_path / "yes").mkdir()
     (tmp_path / "yes" / "1.wav").touch()
-    with pytest.raises(UsageError, match=r"or sounds by their folders: build sound_folder --root .* --name NAME"):
+    with pytest.raises(UsageError, match="or sounds by their folders: beam-datasets build sound_folder --root "):
         builder_file(str(tmp_path))
 
 

@@ -260,7 +260,7 @@ def test_a_folder_of_images_is_built_as_the_error_says(tmp_path: Path, capsys: A
         path.parent.mkdir(parents=True)
         Image.new("L", (2, 3)).save(path)
     assert main(["build", str(tmp_path / "my pets"), "--data_dir", str(tmp_path)]) == 2
-    [advised] = re.findall("images by their folders: (.*)$", capsys.readouterr().err, re.MULTILINE)
+    [advised] = re.findall("images by their folders: beam-datasets (.*)$", capsys.readouterr().err, re.MULTILINE)
     assert main([*shlex.split(advised), "--data_dir", str(tmp_path)]) == 2
     assert "expected one in snake case, got 'NAME', which would be looked for as 'name'" in capsys.readouterr().err
     assert main([*shlex.split(advised.replace("NAME", "pets")), "--data_dir", str(tmp_path)]) == 0

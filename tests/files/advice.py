@@ -61,6 +61,9 @@ FOLLOWED_ELSEWHERE = {
     "cli/data_files.py:build_by --name": "tests/cli/test_resolve.py",
     "cli/data_files.py:ways_to_build_folder --name": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/data_files.py:ways_to_build_folder --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
+    "cli/data_files.py:ways_to_build_folder beam-datasets build {}": (
+        f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says"
+    ),
     "cli/data_files.py:way_to_build --name": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/data_files.py:way_to_build --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/data_files.py:way_to_build beam-datasets build image_folder": "tests/cli/test_resolve.py",
