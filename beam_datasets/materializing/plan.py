@@ -74,7 +74,7 @@ class Job:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes for readers of the dataset: repeated keys, and splits that are not in hash order.
+        """Notes for readers: repeated keys, splits that are not in hash order, and other examples by the same name.
 
         Raises:
             MetadataError: an index of a source is damaged.
@@ -91,7 +91,19 @@ class Job:
                 for split in self.splits
                 if not is_in_order(split)
             ]
+        if self.inputs_of is None and (replaced := self._replaced_version()):
+            notes.append(
+                f"readers of {replaced} will get {self.info.version} instead, which has other examples. If they must "
+                "not, give another name or a new MAJOR version (--to)."
+            )
         return tuple(notes)
+
+    def _replaced_version(self) -> str:
+        """Returns "name:1.*.*" if the new version is one of a source's with its MAJOR number; '' otherwise."""
+        name, major = self.info.name, self.info.version.major
+        siblings = [one for one in self.sources if storage.dirname(one) == storage.dirname(self.info.data_dir)]
+        versions = [storage.basename(one) for one in siblings if Version.is_valid(storage.basename(one))]
+        return f"{name}:{major}.*.*" if any(Version(one).major == major for one in versions) else ""
 
     @property
     def reshuffle(self) -> str | None:

@@ -377,6 +377,10 @@ def test_what_readers_may_not_expect(data):
     )
     (note,) = plan("one", data, split={"big": "train+test"}, to="made").notes
     assert "not in hash order" in note
+    (note,) = plan("one", data, split={"train": "train[:5]"}, to="one:2.1.0").notes
+    assert note.startswith("readers of one:2.*.* will get 2.1.0 instead, which has other examples.")
+    assert plan("one", data, split={"train": "train[:5]"}, to="one:3.0.0").notes == ()
+    assert plan("one", data, to="one:2.1.0").notes == ()
     write_dataset(data / "bare" / "1.0.0", {"train": [9]}, indexed=False)
     (note,) = plan(
         "bare", data, split={"big": "train+train"}, to="made", refuse_repeats=True
