@@ -35,8 +35,8 @@ class RowsArguments(FilesArguments, total=False):
     features: Mapping[str, str] | None
     key: str | None
     infer_rows: int
-    exif_orientation: str
-    frames: str
+    exif_orientation: str | None
+    frames: str | None
 
 
 class LabeledFolderArguments(FilesArguments, total=False):

@@ -55,6 +55,7 @@ from beam_datasets.files.fields import (
     with_slashes,
     with_sounds,
 )
+from beam_datasets.files.format_options import conflict, describe_options, given_options, option, options_text
 from beam_datasets.files.glob import has_wildcards
 from beam_datasets.files.images import ImageOptions
 from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
@@ -77,7 +78,7 @@ from beam_datasets.files.split_assignment import (
 from beam_datasets.files.text_notes import note_on_missing, numbers_that_may_be_missing
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.inputs import Inputs
+from beam_datasets.metadata.inputs import FormatOptions, Inputs
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
@@ -208,10 +209,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         key: the column that identifies a row, or a field of an object (`user.id`); by default the file and the position
             of the row in it.
         infer_rows: number of rows, spread over all files, from which the schema is inferred.
-        exif_orientation: what to do with images that EXIF rotates or mirrors: `keep` stores them unchanged, and readers
-            ignore the orientation; `apply` stores upright pixels as PNG; `error` fails.
+        exif_orientation: what to do with images that EXIF rotates or mirrors: `keep`, the default, stores them
+            unchanged, and readers ignore the orientation; `apply` stores upright pixels as PNG; `error` fails.
         frames: what to do with images of several frames, pages, views or sizes (GIF, TIFF, ...): `first` stores the
-            first one; `error` fails.
+            first one; `error`, the default, fails.
         common: see FilesBuilder.
     """
 
@@ -227,6 +228,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     """The key, if it is that of the version that is appended to because none was given."""
     published_splits: str | None = None
     """The options that decide the splits of rows, if they are those of the version that is appended to."""
+    published_options = differing_options = ""  # of that version: those that are taken, and those that differ
+    _format_options: Mapping[str, Any] = {}  # given ones that decide how bytes become values, for inputs.json
     _published_fields: Mapping[str, Field] = {}  # of columns of the version that is appended to
     _touched = Inputs()  # files of that version that have another time and no other content
     _known_files: Collection[str] = ()  # of that version, their names
@@ -242,11 +245,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         features: Mapping[str, str] | None = None,
         key: str | None = None,
         infer_rows: int = INFER_ROWS,
-        exif_orientation: str = "keep",
-        frames: str = "error",
+        exif_orientation: str | None = None,
+        frames: str | None = None,
         **common: Unpack[FilesArguments],
     ) -> None:
-        self._images = ImageOptions(exif_orientation, frames)
+        images = given_options(exif_orientation=exif_orientation, frames=frames)
+        self._set_format({**self._format_options, **images})
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
         self._split_options = as_options(splits or {}, split_by, train_until, stratify) if self._given_assign else ""
         self._patterns: dict[str, Patterns] = {"train": pattern or ""}  # one for all if rows are assigned to splits
@@ -260,6 +264,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             check_spec(name, spec)
         super().__init__(**common)
 
+    def _set_format(self, options: FormatOptions) -> None:
+        """Sets the options that decide how the bytes of files become values; a subclass adds those of its format."""
+        self._format_options = options
+        self._images = ImageOptions(option(options, "exif_orientation", "keep"), option(options, "frames", "error"))
+
     def _with_inputs(self, options: BuildOptions) -> BuildOptions:
         """Returns the options with `inputs` and `checksums`, which inputs.json records.
 
@@ -268,7 +277,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
-        inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
+        given = {type(self).name: self._format_options} if self._format_options else {}
+        inputs = Inputs(stamps, self._types(), *self._row_options, options=given).with_files(self._touched)
         is_trial = self._trial_examples is not None  # which reads few rows
         checksums = None if is_trial else SourceUnits(files, _checksum_of)
         return replace(options, inputs=inputs, checksums=checksums)
@@ -332,7 +342,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         may_lack: bool = False,
         features: FeatureConnector | None = None,
     ) -> list[str]:
-        """Leaves out the files that a published version was built from; adopts its key and the types of its columns.
+        """Leaves out the files that a published version was built from; adopts its key, its options and column types.
 
         Args:
             published_inputs: the files that the published version was built from.
@@ -347,6 +357,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: rows would get keys or splits by other options than those of the published version.
         """
+        read_options = published_inputs.options.get(type(self).name, {})
+        self.published_options, self.differing_options = describe_options(self._format_options, read_options)
+        try:
+            self._set_format({**read_options, **self._format_options})
+        except ValueError as error:
+            raise conflict(error, options_text(read_options)) from None
         if self._key is None and published_inputs.key:
             self._key = published_inputs.key.removeprefix("--key ")
             self.published_key = self._key

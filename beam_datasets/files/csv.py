@@ -27,6 +27,7 @@ from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, advice, feature_option, with_absent
+from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for, options_for_all
@@ -36,6 +37,7 @@ from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
+    from beam_datasets.metadata.inputs import FormatOptions
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +55,13 @@ class Csv(RowsBuilder):
     Args:
         delimiter: separator of fields. The default is set by a first line such as sep=;, which Excel writes;
             otherwise it is a tab in .tsv and .tab files, and a comma in others.
-        quote: quote character around fields; '' for files without quoted fields.
+        quote: quote character around fields, by default "; '' for files without quoted fields.
         escapechar: character that precedes a delimiter, a quote, a line end or itself inside a field, such as a
             backslash; before another character it is kept. Followed by N alone (\N), it is one of `missing`.
         comment: beginning of lines to ignore, such as #.
-        decimal: decimal separator of numbers, . or ,.
+        decimal: decimal separator of numbers, . (the default) or ,.
         thousands: thousands separator of numbers, such as . or , or a space; by default none.
-        encoding: encoding of the text.
+        encoding: encoding of the text; by default utf-8.
         columns: names of the columns (a,b,c), for files without a header.
         skip_header: skip the first row, a header that `columns` replaces.
         missing: texts that represent a missing value, in addition to empty text; in columns of text, only if their type
@@ -71,26 +73,43 @@ class Csv(RowsBuilder):
         self,
         *,
         delimiter: str | None = None,
-        quote: str = '"',
-        escapechar: str = "",
-        comment: str = "",
-        decimal: str = ".",
-        thousands: str = "",
-        encoding: str = "utf-8",
+        quote: str | None = None,
+        escapechar: str | None = None,
+        comment: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        encoding: str | None = None,
         columns: str | Sequence[str] | None = None,
-        skip_header: bool = False,
-        missing: Sequence[str] = ("",),
+        skip_header: bool | None = None,
+        missing: Sequence[str] | None = None,
         **common: Unpack[RowsArguments],
     ) -> None:
-        if delimiter == r"\t":  # a shell passes '\t' as two characters
-            delimiter = "\t"
-        self._dialect = Dialect(
-            delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment
+        self._format_options = given_options(
+            delimiter="\t" if delimiter in (r"\t", "tab") else delimiter,  # as they are typed in a shell
+            quote=quote,
+            escapechar=escapechar,
+            comment=comment,
+            decimal=decimal,
+            thousands=thousands,
+            encoding=encoding,
+            columns=None if columns is None else parse_names(columns),
+            skip_header=skip_header,
+            missing=[missing] if isinstance(missing, str) else missing,
         )
-        null = [f"{escapechar}N"] if escapechar else []  # of MySQL and PostgreSQL
-        self._missing = tuple(dict.fromkeys(["", *([missing] if isinstance(missing, str) else missing), *null]))
-        self._numerals = Numerals(decimal, thousands)
         super().__init__(**common)
+
+    def _set_format(self, options: FormatOptions) -> None:
+        """Sets the options of the format; see `RowsBuilder._set_format`."""
+        super()._set_format(options)
+        delimiter: Any = options.get("delimiter")
+        escapechar = option(options, "escapechar", "")
+        columns = tuple(option(options, "columns", list[str]()))
+        quote, encoding = option(options, "quote", '"'), check_encoding(option(options, "encoding", "utf-8"))
+        skip_header, comment = option(options, "skip_header", False), option(options, "comment", "")
+        self._dialect = Dialect(delimiter, quote, encoding, columns, skip_header, escapechar, comment)
+        null = [f"{escapechar}N"] if escapechar else []  # of MySQL and PostgreSQL
+        self._missing = tuple(dict.fromkeys(["", *option(options, "missing", list[str]()), *null]))
+        self._numerals = Numerals(option(options, "decimal", "."), option(options, "thousands", ""))
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
         """Returns one piece per file; see `RowsBuilder._pieces`."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, feature_name, with_slashes
+from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.files.rows import Row
@@ -30,6 +31,7 @@ from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
+    from beam_datasets.metadata.inputs import FormatOptions
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +48,20 @@ class Jsonl(RowsBuilder):
     """Rows of JSON lines files.
 
     Args:
-        encoding: encoding of the text.
+        encoding: encoding of the text; by default utf-8.
         common: see RowsBuilder.
     """
 
     _may_add = True
 
-    def __init__(self, *, encoding: str = "utf-8", **common: Unpack[RowsArguments]) -> None:
-        self._encoding = check_encoding(encoding, of_lines=True)
+    def __init__(self, *, encoding: str | None = None, **common: Unpack[RowsArguments]) -> None:
+        self._format_options = given_options(encoding=encoding)
         super().__init__(**common)
+
+    def _set_format(self, options: FormatOptions) -> None:
+        """Sets the options of the format; see `RowsBuilder._set_format`."""
+        super()._set_format(options)
+        self._encoding = check_encoding(option(options, "encoding", "utf-8"), of_lines=True)
 
     def _infer_fields(self) -> dict[str, Field]:
         """Infers the fields from the first rows of each file, and logs the notes of the inference.

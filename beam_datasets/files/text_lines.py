@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Unpack
 from beam_datasets.errors import InputError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
+from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
+    from beam_datasets.metadata.inputs import FormatOptions
 
 BLANK = "blank lines left out"
 
@@ -26,15 +28,22 @@ class TextLines(RowsBuilder):
     """Lines of text files, without their line ends.
 
     Args:
-        encoding: encoding of the text.
+        encoding: encoding of the text; by default utf-8.
         keep_blank: whether lines that contain only white space are examples too.
         common: see RowsBuilder.
     """
 
-    def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Unpack[RowsArguments]) -> None:
-        self._encoding = check_encoding(encoding, of_lines=True)
-        self._keep_blank = keep_blank
+    def __init__(
+        self, *, encoding: str | None = None, keep_blank: bool | None = None, **common: Unpack[RowsArguments]
+    ) -> None:
+        self._format_options = given_options(encoding=encoding, keep_blank=keep_blank)
         super().__init__(**common)
+
+    def _set_format(self, options: FormatOptions) -> None:
+        """Sets the options of the format; see `RowsBuilder._set_format`."""
+        super()._set_format(options)
+        self._encoding = check_encoding(option(options, "encoding", "utf-8"), of_lines=True)
+        self._keep_blank = option(options, "keep_blank", False)
 
     def _infer_fields(self) -> dict[str, Field]:
         """Returns the schema {"text": string}; see `RowsBuilder._infer_fields`."""

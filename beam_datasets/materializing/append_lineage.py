@@ -67,7 +67,9 @@ def join_inputs(
         or any(each.columns.get(name, "").endswith("?") for each in known_inputs)
     }
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
-    return replace(reduce(Inputs.with_files, files), columns=columns) if files else None
+    if not files:
+        return None
+    return replace(reduce(Inputs.with_files, files), columns=columns, options=known_inputs[0].options)
 
 
 def _fully_read(

@@ -129,6 +129,13 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
     if builder.published_splits:
         notes.append(f"new rows are split as those of {parent.version}: {builder.published_splits}")
+    if builder.published_options:
+        notes.append(f"new files are read with the options of {parent.version}: {builder.published_options}")
+    if builder.differing_options:
+        notes.append(
+            f"new files are read with other options than those of {parent.version}, which was built with "
+            f"{builder.differing_options}"
+        )
     if changed:
         way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")

@@ -13,6 +13,8 @@ from beam_datasets.metadata.split_by import meaning_of
 INPUTS_FILE = "inputs.json"
 Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
+FormatOptions: TypeAlias = "Mapping[str, str | bool | list[str]]"
+"""Name of an option of a builder of files -> its value."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Inputs:
         key: the option for the keys of rows, such as '--key id'; '' for none, None if it is unknown.
         splits: the options for the splits of rows; '' if the files determine them, None if they are unknown.
         checksums: name of a file -> its checksum, such as `crc32c:9a71bb4c`; without unknown ones.
+        options: name of a format -> the given options that decide how the bytes of its files become values, such as
+            {'csv': {'decimal': ','}}; written only if there are any.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -32,6 +36,7 @@ class Inputs:
     key: str | None = None
     splits: str | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, FormatOptions] = field(default_factory=dict)
 
     def with_files(self, other: Inputs) -> Inputs:
         """Returns these inputs and the files of `other`, which replace files of the same name."""
@@ -65,14 +70,18 @@ class Inputs:
 
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
+        content = asdict(self)
+        if not self.options:
+            del content["options"]
+        return json.dumps(content, indent=1, sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Inputs | None:
         """Parses an inputs.json; returns None if it is damaged.
 
-        >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
-        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None, checksums={})
+        >>> inputs = Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id", options={"csv": {"decimal": ","}})
+        >>> Inputs.from_text(inputs.to_text()) == inputs, Inputs.from_text("[]")
+        (True, None)
         """
         try:
             content = json.loads(text)
@@ -80,7 +89,8 @@ class Inputs:
             key, splits = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
             columns = {name: str(spec) for name, spec in content["columns"].items()}
             checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # older: none
-            return cls(files, columns, key, splits, checksums)
+            options = {name: dict(values) for name, values in content.get("options", {}).items()}  # older: none
+            return cls(files, columns, key, splits, checksums, options)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 

@@ -1,0 +1,170 @@
+"""Options of the format of files in `append`: those of the published version hold unless others are given."""
+
+import json
+import warnings
+
+import pytest
+from PIL import Image
+
+import beam_datasets as bd
+from beam_datasets.errors import InputError
+from beam_datasets.files.csv import Csv
+from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.text_lines import TextLines
+from beam_datasets.metadata.inputs import Inputs
+
+GERMAN = {"decimal": ",", "thousands": "."}
+
+
+def write(folder, name, text, encoding="utf-8"):
+    """Writes a file."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(text.encode(encoding))
+
+
+def values(directory):
+    """Returns the rows of the split train, sorted."""
+    return sorted(map(repr, bd.builder_from_directory(directory).as_dataset("train")))
+
+
+def recorded(directory):
+    """Returns the content of inputs.json."""
+    with open(f"{directory}/inputs.json") as file:
+        return json.load(file)
+
+
+def append_quietly(builder, root, **options):
+    """Returns (directory of the next version, texts of the warnings)."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        directory = bd.append("ds", builder, data_dir=root, **options)
+    return directory, [str(one.message) for one in caught]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, suffix, options, first, second, encoding",
+    [
+        (Csv, "csv", {"decimal": ","}, 'id,x\n1,"1,5"\n', 'id,x\n2,"2,5"\n', "utf-8"),
+        (Csv, "csv", {"thousands": ","}, 'id,x\n1,"1,500"\n', 'id,x\n2,"2,500"\n', "utf-8"),
+        (Csv, "csv", {**GERMAN, "delimiter": ";"}, "id;x\n1;2.025,27\n", "id;x\n2;1.500\n", "utf-8"),
+        (Csv, "csv", {"delimiter": "tab"}, "id\tx\n1\ta,b\n", "id\tx\n2\tc,d\n", "utf-8"),
+        (Csv, "csv", {"quote": ""}, 'id,x\n1,"a"\n', 'id,x\n2,"b"\n', "utf-8"),
+        (Csv, "csv", {"quote": "'"}, "id,x\n1,'a,b'\n", "id,x\n2,'c'\n", "utf-8"),
+        (Csv, "csv", {"escapechar": "\\"}, "id,x\n1,a\\,b\n", "id,x\n2,c\\,d\n", "utf-8"),
+        (Csv, "csv", {"comment": "#"}, "id,x\n#1,a\n2,b\n", "id,x\n#3,c\n4,d\n", "utf-8"),
+        (Csv, "csv", {"encoding": "cp1252"}, "id,x\n1,ü\n", "id,x\n2,é\n", "cp1252"),
+        (Csv, "csv", {"columns": "id,x"}, "1,a\n2,b\n", "3,c\n4,d\n", "utf-8"),
+        (Csv, "csv", {"columns": ["id", "x"], "skip_header": True}, "a,b\n1,2\n", "c,d\n3,4\n", "utf-8"),
+        (
+            Csv,
+            "csv",
+            {"missing": ["-", "k. A."], "features": {"x": "string?"}},
+            "id,x\n1,-\n2,a\n",
+            "id,x\n3,k. A.\n4,b\n",
+            "utf-8",
+        ),
+        (Jsonl, "jsonl", {"encoding": "latin-1"}, '{"x": "ü"}\n', '{"x": "é"}\n', "latin-1"),
+        (TextLines, "txt", {"encoding": "cp1252"}, "ü\n", "é\n", "cp1252"),
+        (TextLines, "txt", {"keep_blank": True}, "a\n\n", "b\n\nc\n", "utf-8"),
+    ],
+)
+def test_values_are_those_of_a_build_of_all_files(tmp_path, kind, suffix, options, first, second, encoding):
+    """The options are given to the first build only; the third version is appended to the second one."""
+    folder = tmp_path / "in"
+
+    def builder(name, **given):
+        return kind(name=name, pattern=f"{folder}/*.{suffix}", data_dir=tmp_path, **given)
+
+    write(folder, f"1.{suffix}", first, encoding)
+    published = builder("ds", **options).build(num_workers=1)
+    for number in (2, 3):
+        write(folder, f"{number}.{suffix}", second, encoding)
+        directory, notes = append_quietly(builder("ds"), tmp_path)
+        assert any("new files are read with the options of" in note for note in notes), notes
+        assert recorded(directory)["options"] == recorded(published)["options"]
+        once = builder(f"once_{number}", **options).build(num_workers=1)
+        assert values(directory) == values(once)
+
+
+def test_a_given_option_replaces_only_itself(tmp_path):
+    """A file with another delimiter has the numbers of the others: 1.500 is not 1.5."""
+    write(tmp_path / "in", "1.csv", 'id,x\n1,"1.234,5"\n')
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, key="id", **GERMAN).build(num_workers=1)
+    write(tmp_path / "in", "2.csv", "id;x\n2;1.500\n3;12.750\n")
+    appended = Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, delimiter=";")
+    directory, notes = append_quietly(appended, tmp_path)
+    assert sorted(row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")) == [1234.5, 1500, 12750]
+    assert "new files are read with the options of 1.0.0: --decimal , --thousands ." in notes
+    assert recorded(directory)["options"] == {"csv": GERMAN}  # not the delimiter of one append
+
+
+@pytest.mark.slow
+def test_a_given_option_that_differs_is_reported(tmp_path):
+    """Also one that has the default value."""
+    write(tmp_path / "in", "1.csv", 'id,x\n1,"1,5"\n')
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, decimal=",").build(num_workers=1)
+    write(tmp_path / "in", "2.csv", "id,x\n2,2.5\n")
+    appended = Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, decimal=".")
+    directory, notes = append_quietly(appended, tmp_path)
+    assert sorted(row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")) == [1.5, 2.5]
+    assert notes == ["new files are read with other options than those of 1.0.0, which was built with --decimal ,"]
+    assert recorded(directory)["options"] == {"csv": {"decimal": ","}}
+
+
+@pytest.mark.slow
+def test_options_that_conflict_with_published_ones_name_them(tmp_path):
+    """One of two separators is given, and is the other one of the published version."""
+    write(tmp_path / "in", "1.csv", 'id,x\n1,"1.234,5"\n')
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, **GERMAN).build(num_workers=1)
+    write(tmp_path / "in", "2.csv", "id,x\n2,2.5\n")
+    appended = Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, decimal=".")
+    with pytest.raises(InputError, match=r"thousands is '\.'.* built with --decimal , --thousands \."):
+        bd.append("ds", appended, data_dir=tmp_path)
+
+
+@pytest.mark.slow
+def test_options_are_those_of_one_format(tmp_path):
+    """JSON lines are UTF-8, whatever the encoding of the CSV files of the published version."""
+    write(tmp_path / "in", "1.csv", "x\nü\n", "cp1252")
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, encoding="cp1252").build(num_workers=1)
+    write(tmp_path / "in", "2.jsonl", '{"x": "é"}\n')
+    directory, notes = append_quietly(
+        Jsonl(name="ds", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path), tmp_path, on_duplicate="keep_old"
+    )
+    assert sorted(row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")) == [
+        b"\xc3\xa9",
+        b"\xc3\xbc",
+    ]
+    assert not [note for note in notes if "options" in note]
+
+
+def test_a_build_without_options_records_none(tmp_path):
+    """So inputs.json has the bytes that it had; an older one is valid."""
+    write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n")
+    directory = Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path).build(num_workers=1)
+    content = recorded(directory)
+    assert content.keys() == {"files", "columns", "key", "splits", "checksums"}
+    assert Inputs.from_text(json.dumps(content)).options == {}
+    assert Inputs.from_text(json.dumps({**content, "options": ["csv"]})) is None
+
+
+@pytest.mark.slow
+def test_options_for_images_are_those_of_the_published_version(tmp_path):
+    """Files with two frames, which are errors by default."""
+    for number, colors in enumerate([("red", "blue"), ("green", "white")], 1):
+        first, second = (Image.new("RGB", (4, 4), color) for color in colors)
+        write(tmp_path / "in", f"{number}.txt", "")
+        first.save(tmp_path / "in" / f"{number}.gif", save_all=True, append_images=[second])
+
+    def builder(name, **given):
+        features = {"image": "image"}
+        return Jsonl(name=name, pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, features=features, **given)
+
+    write(tmp_path / "in", "1.jsonl", '{"image": "1.gif"}\n')
+    builder("ds", frames="first", exif_orientation="apply").build(num_workers=1)
+    write(tmp_path / "in", "2.jsonl", '{"image": "2.gif"}\n')
+    directory, notes = append_quietly(builder("ds"), tmp_path)
+    assert "new files are read with the options of 1.0.0: --exif_orientation apply --frames first" in notes
+    once = builder("once", frames="first", exif_orientation="apply").build(num_workers=1)
+    assert values(directory) == values(once)
