@@ -405,7 +405,6 @@ class Flags(enum.Flag):
         "Default: 2026-01-31."), (np.array([0, 0]), ""), (np.array([]), ""), (np.array(0), ""), (np.ma.masked, ""),
         (pa.array([0, 1]), ""), (pa.scalar(None), ""), (b"", ""), ([], ""), ({}, ""), (object(), ""),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_the_default_of_an_option_is_of_any_type(default: Any, sentence: str) -> None:
     """A comparison of an array with 0 raised an error, and a full stop followed the one of a text."""
