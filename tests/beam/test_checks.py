@@ -496,11 +496,11 @@ def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any
 
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
     cluster = flink.FlinkCluster(f"http://{manager.address}")
-    assert cluster.is_running("job-b")
+    assert not cluster.has_ended("job-b")
     for name in ("job-c", "job-b"):
         cluster.cancel(name)
         assert manager.cancelled == (name == "job-b")
-    assert not cluster.is_running("job-b")
+    assert cluster.has_ended("job-b")
 
 
 def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
