@@ -55,7 +55,14 @@ from beam_datasets.files.fields import (
     with_slashes,
     with_sounds,
 )
-from beam_datasets.files.format_options import conflict, describe_options, given_options, option, options_text
+from beam_datasets.files.format_options import (
+    conflict,
+    describe_options,
+    given_options,
+    option,
+    options_text,
+    shared_options,
+)
 from beam_datasets.files.glob import has_wildcards
 from beam_datasets.files.images import ImageOptions
 from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
@@ -277,7 +284,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
-        given = {type(self).name: self._format_options} if self._format_options else {}
+        shared = shared_options(self._format_options)
+        given = {type(self).name: shared} if shared else {}
         inputs = Inputs(stamps, self._types(), *self._row_options, options=given).with_files(self._touched)
         is_trial = self._trial_examples is not None  # which reads few rows
         checksums = None if is_trial else SourceUnits(files, _checksum_of)
@@ -357,7 +365,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: rows would get keys or splits by other options than those of the published version.
         """
-        read_options = published_inputs.options.get(type(self).name, {})
+        read_options = shared_options(published_inputs.options.get(type(self).name, {}))
         self.published_options, self.differing_options = describe_options(self._format_options, read_options)
         try:
             self._set_format({**read_options, **self._format_options})

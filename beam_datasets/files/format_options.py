@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, TypeVar
+
+import numpy as np
 
 from beam_datasets.errors import InputError
 from beam_datasets.metadata.inputs import FormatOptions
@@ -12,13 +14,44 @@ from beam_datasets.metadata.inputs import FormatOptions
 Value = TypeVar("Value")
 
 
+_OF_EACH_FILE = frozenset(("columns", "encoding", "skip_header"))
+"""Options that new files may not share: wrong ones would leave out a row, swap columns or change text in silence."""
+
+
+def shared_options(options: FormatOptions) -> FormatOptions:
+    """Returns the options that new files share with those of a published version, such as `--decimal ,`.
+
+    >>> shared_options({"decimal": ",", "encoding": "cp1252"})
+    {'decimal': ','}
+    """
+    return {name: value for name, value in options.items() if name not in _OF_EACH_FILE}
+
+
 def given_options(**options: Any) -> FormatOptions:
-    """Returns the options whose value is not None; a sequence of texts becomes a list, as in JSON."""
-    return {
-        name: value if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-        for name, value in options.items()
-        if value is not None
-    }
+    """Returns the options whose value is not None, as JSON has them.
+
+    Raises:
+        TypeError: an item of a list is not text.
+    """
+    return {name: _plain(name, value) for name, value in options.items() if value is not None}
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Returns a value of an option as JSON has it: text of a subclass of str, such as an enum, as str; lists of text.
+
+    >>> _plain("missing", {"NA", "-"}), _plain("decimal", np.str_(",")), _plain("keep_blank", np.True_)
+    (['-', 'NA'], ',', True)
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if not isinstance(value, Iterable):
+        return value
+    texts = list(value)
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise TypeError(f"{name}: expected text, got {wrong[0]!r:.60}")
+    return [str.__str__(text) for text in (sorted(texts) if isinstance(value, Set) else texts)]
 
 
 def option(options: FormatOptions, name: str, default: Value) -> Value:
@@ -28,6 +61,8 @@ def option(options: FormatOptions, name: str, default: Value) -> Value:
         ValueError: the value has another type than the default, as only a damaged inputs.json has it.
     """
     value: Any = options.get(name, default)
+    if isinstance(default, bool) and value in (0, 1):
+        return bool(value)  # type: ignore[return-value]
     if default is not None and type(value) is not type(default):
         raise ValueError(f"{name}: expected a value like {default!r}, got {value!r:.60}")
     return value

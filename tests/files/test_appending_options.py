@@ -53,9 +53,6 @@ def append_quietly(builder, root, **options):
         (Csv, "csv", {"quote": "'"}, "id,x\n1,'a,b'\n", "id,x\n2,'c'\n", "utf-8"),
         (Csv, "csv", {"escapechar": "\\"}, "id,x\n1,a\\,b\n", "id,x\n2,c\\,d\n", "utf-8"),
         (Csv, "csv", {"comment": "#"}, "id,x\n#1,a\n2,b\n", "id,x\n#3,c\n4,d\n", "utf-8"),
-        (Csv, "csv", {"encoding": "cp1252"}, "id,x\n1,ü\n", "id,x\n2,é\n", "cp1252"),
-        (Csv, "csv", {"columns": "id,x"}, "1,a\n2,b\n", "3,c\n4,d\n", "utf-8"),
-        (Csv, "csv", {"columns": ["id", "x"], "skip_header": True}, "a,b\n1,2\n", "c,d\n3,4\n", "utf-8"),
         (
             Csv,
             "csv",
@@ -64,8 +61,6 @@ def append_quietly(builder, root, **options):
             "id,x\n3,k. A.\n4,b\n",
             "utf-8",
         ),
-        (Jsonl, "jsonl", {"encoding": "latin-1"}, '{"x": "ü"}\n', '{"x": "é"}\n', "latin-1"),
-        (TextLines, "txt", {"encoding": "cp1252"}, "ü\n", "é\n", "cp1252"),
         (TextLines, "txt", {"keep_blank": True}, "a\n\n", "b\n\nc\n", "utf-8"),
     ],
 )
@@ -125,9 +120,11 @@ def test_options_that_conflict_with_published_ones_name_them(tmp_path):
 
 @pytest.mark.slow
 def test_options_are_those_of_one_format(tmp_path):
-    """JSON lines are UTF-8, whatever the encoding of the CSV files of the published version."""
-    write(tmp_path / "in", "1.csv", "x\nü\n", "cp1252")
-    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, encoding="cp1252").build(num_workers=1)
+    """JSON lines have no options of the CSV files of the published version."""
+    write(tmp_path / "in", "1.csv", "x;y\nü;1,5\n")
+    Csv(
+        name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, delimiter=";", decimal=",", features={"y": "drop"}
+    ).build(num_workers=1)
     write(tmp_path / "in", "2.jsonl", '{"x": "é"}\n')
     directory, notes = append_quietly(
         Jsonl(name="ds", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path), tmp_path, on_duplicate="keep_old"
@@ -137,6 +134,36 @@ def test_options_are_those_of_one_format(tmp_path):
         b"\xc3\xbc",
     ]
     assert not [note for note in notes if "options" in note]
+
+
+@pytest.mark.parametrize(
+    "options, first, more, expected",
+    [
+        (
+            {"columns": "id,v", "skip_header": True},
+            "a,b\n1,2\n",
+            ("id,v\n3,30\n4,40\n", {}),
+            [(1, 2), (3, 30), (4, 40)],
+        ),
+        (
+            {"columns": "id,v", "skip_header": True},
+            "a,b\n1,2\n",
+            ("3,30\n4,40\n", {"columns": "id,v"}),
+            [(1, 2), (3, 30), (4, 40)],
+        ),
+        ({"columns": "id,v"}, "1,2\n", ("v,id\n300,3\n", {}), [(1, 2), (3, 300)]),
+        ({"encoding": "latin-1"}, "id,v\n1,ü\n", ("id,v\n3,é\n", {}), [(1, "ü".encode()), (3, "é".encode())]),
+    ],
+)
+def test_options_of_one_file_are_not_those_of_others(tmp_path, options, first, more, expected):
+    """Names of columns, skipped headers and encodings: they left out rows, swapped columns and changed text."""
+    write(tmp_path / "in", "1.csv", first, options.get("encoding", "utf-8"))
+    Csv(name="ds", pattern=f"{tmp_path}/in/1.csv", data_dir=tmp_path, **options).build(num_workers=1)
+    text, given = more
+    write(tmp_path / "in", "2.csv", text)
+    directory, _ = append_quietly(Csv(name="ds", pattern=f"{tmp_path}/in/2.csv", data_dir=tmp_path, **given), tmp_path)
+    rows = bd.builder_from_directory(directory).as_dataset("train")
+    assert sorted((row["id"], row["v"]) for row in rows) == expected
 
 
 def test_a_build_without_options_records_none(tmp_path):
