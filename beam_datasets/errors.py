@@ -29,6 +29,8 @@ _PASSWORD_OF_ORACLE = re.compile(  # of JDBC, user/password@//host
 )
 
 
+_TYPE = r"(?:True|False|None|drop|string|bytes|bool|image|audio|class|u?int\d{1,2}|float\d{2})(?![\w.-])"
+"""Values that are no secret, as in `--feature password=string`."""
 _NAME = r"[\w.-]*(?:password|passwd|pwd|passphrase|secret|account_?key|access_?key|api[_-]?key)"
 _TOKEN = r"[\w.-]*(?:signature|sig|token)"
 _CHARACTER = r"(?:[^\s;\"\\]|\\(?!\")|\"(?![,:}\]\s]|$))"  # of a value; quotes before a delimiter of JSON end it
@@ -43,7 +45,7 @@ _QUERY_PARAMETER = re.compile(  # ? and & may be escaped
 
 
 _SETTING = re.compile(  # of a connection string, as of JDBC and ODBC, in which ; , ) or a space ends an unquoted value
-    rf"((?<![\w.?&-]){_NAME}=(?!=)|;\s*(?:{_NAME}|{_TOKEN})\s*=\s*)"
+    rf"((?<![\w.?&-]){_NAME}=(?!=|{_TYPE})|;\s*(?:{_NAME}|{_TOKEN})\s*=\s*)"
     r"(?:\{(?:[^}\n]|\}\})*\}|\"(?:[^\"\n]|\"\")*\"|'(?:[^'\n]|'')*'(?=[\s;,)]|$)"
     r"|(?:(?!:\s|\s+\w+=|,\s*\w+=|\)\W)[^;\n\"]){1,200}?(?=;\s*(?:[a-z][\w .-]{0,50}=|$))"  # may contain spaces
     rf"|{_CHARACTER}+?(?=;|,\s*\w+=|\)(?!\w)|{_END}))",

@@ -93,3 +93,12 @@ def test_json_stays_json(url: str, separators: tuple[str, str]) -> None:
 
 def test_an_error_shows_no_password() -> None:
     assert str(BeamDatasetsError("got Server=h; PWD=secret; x=1")) == "got Server=h; PWD=***; x=1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--feature password=string", "--feature 'my secret=drop'", "load('x', password=True)", "--feature pwd=int64"],
+)
+def test_types_of_features_are_no_secrets(text: str) -> None:
+    """An error that proposes one must contain what to type."""
+    assert without_passwords(text) == text

@@ -37,14 +37,16 @@ def unknown_extensions(column: pyarrow.Field) -> tuple[tuple[str, str], ...]:
 def variant_columns(schema: pyarrow.Schema) -> frozenset[str]:
     """Returns the names of the columns with variants that only an extension type or Spark's own schema declares.
 
-    Spark 4.0 writes variants as structs without Parquet's logical type.
+    Spark 4.0 writes variants as structs without Parquet's logical type. A column that became text keeps its schema.
     """
+    import pyarrow as pa
+
     names = {column.name for column in schema if any(name == _VARIANT for _, name, *_ in _extensions(column))}
     with suppress(KeyError, TypeError, ValueError, RecursionError):
         for field in json.loads((schema.metadata or {})[_SPARK_SCHEMA])["fields"]:
             if _has_variant(field["type"]):
                 names.add(field["name"])
-    return frozenset(names.intersection(schema.names))
+    return frozenset(name for name in names.intersection(schema.names) if pa.types.is_nested(schema.field(name).type))
 
 
 def note_on_extensions(path: str, fields: Mapping[str, Field]) -> str:

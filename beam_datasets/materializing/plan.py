@@ -93,13 +93,13 @@ class Job:
             ]
         if self.inputs_of is None and (replaced := self._replaced_version()):
             notes.append(
-                f"readers of {replaced} will get {self.info.version} instead, which has other examples. If they must "
-                "not, give another name or a new MAJOR version (--to)."
+                f"it has the name of its source, so readers of {replaced} get the highest of these versions. If it "
+                "must not take the place of its source, give another name or a new MAJOR version (--to)."
             )
         return tuple(notes)
 
     def _replaced_version(self) -> str:
-        """Returns "name:1.*.*" if the new version is one of a source's with its MAJOR number; '' otherwise."""
+        """Returns "name:1.*.*" if the new version is beside its source and has its MAJOR number; '' otherwise."""
         name, major = self.info.name, self.info.version.major
         siblings = [one for one in self.sources if storage.dirname(one) == storage.dirname(self.info.data_dir)]
         versions = [storage.basename(one) for one in siblings if Version.is_valid(storage.basename(one))]

@@ -277,12 +277,12 @@ class Where:
                 continue
             for side in sides:
                 text, number = _constant_text(side), _constant_number(side)
-                if text is not None and text not in label.names and node["class"] != "BETWEEN":
+                if text is not None and text not in label.names and node["type"] in _OF_SAME_VALUES:
                     hint = did_you_mean(text, label.names)
                     raise self._error(
                         f"{text!r} is not a label: expected one of {_in_sql(label.names)}.{hint}", columns
                     )
-                if number is not None and not all(map(_is_number, label.names)):
+                if number is not None and not any(map(_is_number, label.names)):
                     expected = f"expected one of {_in_sql(label.names)}, got {number}"
                     raise self._error(f"the label {'.'.join(steps)!r} is compared by its names: {expected}", columns)
 
@@ -311,6 +311,12 @@ class Where:
             f"where={self.expression!r:.1000}: {_SETTING.sub('', str(message)):.1000}\n{'' if is_limit else note}"
             f"Give a condition in DuckDB's SQL over these features: {names}."
         )
+
+
+_OF_SAME_VALUES = frozenset(
+    f"COMPARE_{name}" for name in ("EQUAL", "NOTEQUAL", "DISTINCT_FROM", "NOT_DISTINCT_FROM", "IN", "NOT_IN")
+)
+"""Types of the comparisons in which a text must be a name of the label; `<` and others compare with any text."""
 
 
 def _compared(node: Any) -> list[Any]:

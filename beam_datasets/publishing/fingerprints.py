@@ -51,6 +51,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
     """
     # Where files are does not decide what is in them, nor does the way in which the version was asked for.
     excluded_names = {"_root", "_downloads", "_download_root", "download_size", "requested_version"}
+    excluded_names.add("_format_options")  # of builders of files, which have other attributes for what they mean
     for kind in type(builder).__mro__:
         attributes = vars(kind).items()
         excluded_names.update(name for name, value in attributes if isinstance(value, functools.cached_property))

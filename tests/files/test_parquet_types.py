@@ -730,3 +730,11 @@ def test_variants_of_spark(tmp_path, kind, is_variant):
             publish("parquet", tmp_path / "a.parquet")
     else:
         assert len(publish("parquet", tmp_path / "a.parquet").rows) == 1
+
+
+def test_a_column_that_became_text_is_no_variant(tmp_path):
+    """A table keeps the schema that Spark wrote when one of its columns is replaced."""
+    fields = [{"name": "v", "type": "variant", "nullable": True, "metadata": {}}]
+    metadata = {"org.apache.spark.sql.parquet.row.metadata": json.dumps({"type": "struct", "fields": fields})}
+    pq.write_table(pa.table({"v": ['{"a": 1}']}).replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    assert publish("parquet", tmp_path / "a.parquet").rows[0]["v"] == b'{"a": 1}'

@@ -378,7 +378,7 @@ def test_what_readers_may_not_expect(data):
     (note,) = plan("one", data, split={"big": "train+test"}, to="made").notes
     assert "not in hash order" in note
     (note,) = plan("one", data, split={"train": "train[:5]"}, to="one:2.1.0").notes
-    assert note.startswith("readers of one:2.*.* will get 2.1.0 instead, which has other examples.")
+    assert note.startswith("it has the name of its source, so readers of one:2.*.* get the highest of these versions.")
     assert plan("one", data, split={"train": "train[:5]"}, to="one:3.0.0").notes == ()
     assert plan("one", data, to="one:2.1.0").notes == ()
     write_dataset(data / "bare" / "1.0.0", {"train": [9]}, indexed=False)

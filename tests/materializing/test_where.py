@@ -252,6 +252,20 @@ def test_labels_whose_names_are_numbers_are_compared_as_numbers() -> None:
         assert Where(expression).compile(tree)(records) == [3]
 
 
+def test_labels_of_which_some_names_are_numbers_are_compared_with_those() -> None:
+    tree = F.FeaturesDict({"label": F.ClassLabel(names=["0", "1", "unknown"])})
+    encode = F.compile_encoder(tree)
+    records = [encode({"label": number}) for number in (0, 1, 0, 1)]
+    assert Where("label = 1").compile(tree)(records) == [1, 3]
+
+
+def test_labels_are_ordered_beside_any_text() -> None:
+    tree = F.FeaturesDict({"pet": {"kind": F.ClassLabel(names=["cat", "dog"])}})
+    encode = F.compile_encoder(tree)
+    records = [encode({"pet": {"kind": number}}) for number in (0, 1, 0, 1)]
+    assert Where("pet.kind > 'cax'").compile(tree)(records) == [1, 3]
+
+
 def test_labels_inside_other_features_are_named() -> None:
     tree = F.FeaturesDict({"Pet": {"kind": F.ClassLabel(names=["cat", "dog"]), "ages": F.Sequence(np.int64)}})
     record = F.compile_encoder(tree)({"Pet": {"kind": 1, "ages": [0]}})
