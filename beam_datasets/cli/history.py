@@ -33,7 +33,7 @@ TAG = Command(
     "tag",
     "Gives a tag to a published version; `beam-datasets prune` does not remove versions with tags.",
     (
-        Option("dataset", "DATASET", "name[/config][:version]; without a version, the highest version"),
+        Option("dataset", "DATASET", "name[/config][:version]; without a version, the one that `load` reads"),
         Option("tag", "TAG", "the tag: letters, digits, '.', '-' and '_'"),
         Flag("--remove", "remove the tag"),
         DATA_DIR,

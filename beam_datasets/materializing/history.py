@@ -44,7 +44,7 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     """Gives a tag to a published version, which `prune` keeps then; returns the version's directory.
 
     Args:
-        name: name of the version, such as 'clicks:3.0.0'; without a version the highest.
+        name: name of the version, such as 'clicks:3.0.0'; without a version, the one that readers of the name get.
         tag: a word with letters, digits, `.`, `-` and `_`.
         data_dir: root of the datasets.
         storage_options: options of its store.
@@ -56,7 +56,7 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     """
     if not _TAG.fullmatch(tag):
         raise ValueError(f"tag: expected letters, digits, '.', '-' and '_', got {tag!r}")
-    directory = catalog.find_dataset_dir(str(catalog.latest(name)), catalog.root_dir(data_dir, storage_options))
+    directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
     path, version = _tag_path(storage.dirname(directory), tag), storage.basename(directory)
     try:
         storage.create_bytes(path, version.encode())

@@ -122,6 +122,26 @@ def test_tags(tmp_path):
     assert bd.verify(tmp_path / "ds/2.0.0").whole
 
 
+def test_a_tag_without_a_version_is_of_the_one_that_readers_get(tmp_path, monkeypatch):
+    """That of the registered builder, as for `load`, although a higher version is published."""
+    for version in ("1.1.0", "3.0.0"):
+        generate(tmp_path, {"train": {"a": 1}}, version=version)
+    monkeypatch.setattr("beam_datasets.catalog._registered", {})
+
+    class Ds(bd.DatasetBuilder):
+        VERSION = "1.1.0"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"n": "int64"})
+
+        def _split_generators(self):
+            return {}
+
+    with pytest.warns(UserWarning, match="3.0.0"):
+        assert history.add_tag("ds", "paper", tmp_path) == f"{tmp_path}/ds/1.1.0"
+    assert history.add_tag("ds:latest", "next", tmp_path) == f"{tmp_path}/ds/3.0.0"
+
+
 def test_shared_shards_are_not_counted_as_freed(tmp_path, capsys):
     splits = {f"day_{number}": {number: number} for number in range(3)}
     generate(tmp_path, {"day_0": splits["day_0"]})
