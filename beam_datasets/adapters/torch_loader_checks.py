@@ -98,7 +98,14 @@ def count_split_items(dataset: Dataset, counts: Iterable[int]) -> int:
         num_steps // num_ranks * num_ranks if shard.drop_last else -(-num_steps // num_ranks) * num_ranks
     )
     if num_counted_steps != num_steps:
-        _warn_of_counted_steps(repr(dataset), num_counted_steps, num_steps)
+        _warn_once(
+            "%s: Accelerate with split_batches=True and dispatch_batches=False counts %d steps in an epoch, but takes "
+            "%d. Trainer takes the number of steps for num_train_epochs from it. Leave dispatch_batches out, or set "
+            "max_steps.",
+            repr(dataset),
+            num_counted_steps,
+            num_steps,
+        )
     return int(num_steps * shard.batch_size)
 
 
@@ -144,9 +151,10 @@ def warn_of_dropped_examples(torch_dataset: Divided, dataset: Dataset, block: in
     if loader is None or loader.num_workers < 2 or loader.drop_last:
         return
     if not dataset._has_positions:
-        _warn_of_dropped_examples(repr(dataset), "Set num_workers to 0 or 1.")
+        _warn_once(_DROPS_EXAMPLES, repr(dataset), "Set num_workers to 0 or 1.")
     elif block not in (None, loader.batch_size or 1):
-        _warn_of_dropped_examples(repr(dataset), "Leave block out, or set it to the batch_size of the DataLoader.")
+        advice = "Leave block out, or set it to the batch_size of the DataLoader."
+        _warn_once(_DROPS_EXAMPLES, repr(dataset), advice)
 
 
 def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
@@ -163,7 +171,13 @@ def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
         ValueError: it makes batches of one batch.
     """
     if is_state_saved_late() and (num_ranks := torch_dataset.ranks.world_size) > 1:
-        _warn_of_dispatching(repr(dataset), num_ranks - 1)
+        _warn_once(
+            "%s: Accelerate with dispatch_batches and use_stateful_dataloader saves states that count %d of the next "
+            "batches as read, so a run that resumes skips as many. Set DataLoaderConfiguration(split_batches=True), "
+            "and the batch_size of the DataLoader to that of all processes together.",
+            repr(dataset),
+            num_ranks - 1,
+        )
     loader = find_loader(torch_dataset) if dataset._makes_batches else None
     if loader is None or loader.batch_size is None or not _stacks_items(loader.collate_fn):
         return
@@ -172,7 +186,13 @@ def check_loader(torch_dataset: Divided, dataset: Dataset) -> None:
             f"{dataset!r}: the dataset is in batches already, and a DataLoader with batch_size=1, its "
             f"default, would add a dimension of 1. {_advise_batches(loader.collate_fn)}"
         )
-    _warn_of_batches_of_batches(repr(dataset), loader.batch_size, _advise_batches(loader.collate_fn))
+    _warn_once(
+        "%s: the dataset is in batches already, and the DataLoader makes batches of %d of them, with a dimension more. "
+        "%s",
+        repr(dataset),
+        loader.batch_size,
+        _advise_batches(loader.collate_fn),
+    )
 
 
 def warn_of_lost_state(dataset: Dataset) -> None:
@@ -250,7 +270,13 @@ def warn_of_random_seed(dataset: Dataset, num_ranks: int) -> None:
         num_ranks: the number of ranks.
     """
     if num_ranks > 1 and has_random_seed():
-        _warn_of_random_seed(repr(dataset), num_ranks)
+        _warn_once(
+            "%s: the sampler of Accelerate (use_seedable_sampler) has a random seed, another one on each of %d ranks, "
+            "so some examples are read by several ranks, and others by none. Set DataLoaderConfiguration("
+            "data_seed=...), or call accelerate.utils.set_seed() with the same number on all ranks before prepare().",
+            repr(dataset),
+            num_ranks,
+        )
 
 
 def warn_of_hugging_face(dataset: Dataset) -> None:
@@ -298,87 +324,18 @@ def _advise_batches(collate_fn: Any) -> str:
     return "Use DataLoader(..., batch_size=None), which passes the batches of the dataset on."
 
 
-@functools.cache  # warns once
-def _warn_of_batches_of_batches(dataset: str, batch_size: int, advice: str) -> None:
-    """Warns that a DataLoader makes batches of batches.
+_DROPS_EXAMPLES = (
+    "%s: Accelerate dispatches the batches of several DataLoader workers, and if the number of ranks does not divide "
+    "the last batch of a worker, it drops the remaining examples. %s"
+)
+
+
+@functools.cache
+def _warn_once(message: str, *values: Any) -> None:
+    """Logs a warning; later calls with the same message and values log none.
 
     Args:
-        dataset: the `repr` of the dataset.
-        batch_size: the batch size of the DataLoader.
-        advice: how to avoid it.
+        message: the text, with a place such as %s for each of the values.
+        *values: its values, such as the `repr` of a dataset.
     """
-    LOGGER.warning(
-        "%s: the dataset is in batches already, and the DataLoader makes batches of %d of them, with a dimension more. "
-        "%s",
-        dataset,
-        batch_size,
-        advice,
-    )
-
-
-@functools.cache  # warns once
-def _warn_of_random_seed(dataset: str, num_ranks: int) -> None:
-    """Warns that the samplers of ranks have different orders.
-
-    Args:
-        dataset: the `repr` of the dataset.
-        num_ranks: the number of ranks.
-    """
-    LOGGER.warning(
-        "%s: the sampler of Accelerate (use_seedable_sampler) has a random seed, another one on each of %d ranks, so "
-        "some examples are read by several ranks, and others by none. Set DataLoaderConfiguration(data_seed=...), or "
-        "call accelerate.utils.set_seed() with the same number on all ranks before prepare().",
-        dataset,
-        num_ranks,
-    )
-
-
-@functools.cache  # warns once
-def _warn_of_counted_steps(dataset: str, num_counted_steps: int, num_steps: int) -> None:
-    """Warns that Accelerate counts other steps than it takes.
-
-    Args:
-        dataset: the `repr` of the dataset.
-        num_counted_steps: the number of steps of an epoch that it counts.
-        num_steps: the number of steps of an epoch.
-    """
-    LOGGER.warning(
-        "%s: Accelerate with split_batches=True and dispatch_batches=False counts %d steps in an epoch, but takes %d. "
-        "Trainer takes the number of steps for num_train_epochs from it. Leave dispatch_batches out, or set max_steps.",
-        dataset,
-        num_counted_steps,
-        num_steps,
-    )
-
-
-@functools.cache  # warns once
-def _warn_of_dropped_examples(dataset: str, advice: str) -> None:
-    """Warns that Accelerate drops some examples of the last batches of workers.
-
-    Args:
-        dataset: the `repr` of the dataset.
-        advice: how to avoid it.
-    """
-    LOGGER.warning(
-        "%s: Accelerate dispatches the batches of several DataLoader workers, and if the number of ranks does not "
-        "divide the last batch of a worker, it drops the remaining examples. %s",
-        dataset,
-        advice,
-    )
-
-
-@functools.cache  # warns once
-def _warn_of_dispatching(dataset: str, num_skipped: int) -> None:
-    """Warns that a run that resumes from a state of Accelerate skips batches.
-
-    Args:
-        dataset: the `repr` of the dataset.
-        num_skipped: the number of batches that it skips.
-    """
-    LOGGER.warning(
-        "%s: Accelerate with dispatch_batches and use_stateful_dataloader saves states that count %d of the next "
-        "batches as read, so a run that resumes skips as many. Set DataLoaderConfiguration(split_batches=True), and "
-        "the batch_size of the DataLoader to that of all processes together.",
-        dataset,
-        num_skipped,
-    )
+    LOGGER.warning(message, *values)

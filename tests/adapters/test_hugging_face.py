@@ -166,7 +166,7 @@ def test_a_sampler_of_accelerate_with_a_seed_of_its_own(
     sampler_class = needed("accelerate.data_loader").SeedableRandomSampler
     monkeypatch.setenv("WORLD_SIZE", "1" if way == "one rank" else "2")
     monkeypatch.setenv("RANK", "0")
-    torch_loader_checks._warn_of_random_seed.cache_clear()
+    torch_loader_checks._warn_once.cache_clear()
     dataset = three.as_dataset("train").as_torch(map_style=True)
 
     def order_of(data: Any, process: int) -> list[int]:

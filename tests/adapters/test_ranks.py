@@ -128,7 +128,7 @@ def test_the_length_of_batches_that_accelerate_splits(
     accelerate = needed("accelerate.data_loader")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
-    torch_loader_checks._warn_of_counted_steps.cache_clear()  # it warns once of the same numbers
+    torch_loader_checks._warn_once.cache_clear()  # it warns once of the same numbers
     divided = dataset.take(num_examples).as_torch()
     shard = accelerate.IterableDatasetShard(divided, 4, drop_last, num_processes=2, split_batches=True)
     loader = torch.utils.data.DataLoader(shard, batch_size=2, num_workers=num_workers, drop_last=drop_last)

@@ -103,7 +103,7 @@ def test_a_batch_size_besides_that_of_the_dataset(
     firsts = loader(dataset, collate_fn=operator.itemgetter(0), **options)
     assert {len(batch) for batch in ids(firsts)} == {4, 3}
     if num_workers == 0:  # workers log in their own processes
-        torch_loader_checks._warn_of_batches_of_batches.cache_clear()
+        torch_loader_checks._warn_once.cache_clear()
         assert next(iter(loader(dataset, batch_size=2)))["idx"].shape == (2, 4)
         assert "batches of 2 of them" in caplog.text
 
