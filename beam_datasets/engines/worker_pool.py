@@ -12,6 +12,7 @@ worker that has ended), by the relay of `worker_relay`; and workers whose Flink 
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
 import multiprocessing
 import os
@@ -62,11 +63,25 @@ class _FlinkJob(NamedTuple):
         """Returns whether all jobs of this name have ended; False if the cluster does not answer or has no such job."""
         try:
             return FlinkCluster(self.cluster).has_ended(self.name)
-        except EngineError:
+        except EngineError as error:
+            _warn_of_unasked_cluster(self.cluster, str(error))
             return False
         except Exception as error:  # another server answers at this address
             _LOGGER.warning("%s: expected Flink's list of jobs, got an answer with %r", self.cluster, error)
             return False
+
+
+@functools.cache  # warns once
+def _warn_of_unasked_cluster(cluster: str, problem: str) -> None:
+    """Warns that a JobManager does not answer this pool, so workers of ended jobs may be kept.
+
+    Args:
+        cluster: URL of the cluster's REST interface.
+        problem: the error.
+    """
+    _LOGGER.warning(
+        "%s: whether jobs have ended is unknown, and their workers are kept meanwhile: %s", cluster, problem
+    )
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):

@@ -383,6 +383,18 @@ def test_an_unexpected_error_of_one_cluster_does_not_keep_workers_of_another(mon
     assert stopped == [other]
 
 
+def test_a_cluster_that_cannot_be_asked_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise nobody knows why workers of ended jobs stay."""
+    pool = pool_with_a_worker(Idle())
+    [worker] = pool._jobs
+    pool._jobs[worker] = worker_pool._FlinkJob("http://127.0.0.1:1", "job"), -1e9
+    for _ in range(2):
+        pool.stop_workers_of_ended_jobs()
+    assert len(pool._workers) == 1
+    [record] = [record for record in caplog.records if "whether jobs have ended is unknown" in record.message]
+    assert "http://127.0.0.1:1" in record.message
+
+
 @dataclass(frozen=True)
 class Peer:
     """A connection as gRPC tells the service of it."""
