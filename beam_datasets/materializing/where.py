@@ -45,7 +45,10 @@ Convert = Callable[[list[Any]], Any]
 _DATABASE = LimitedDatabase()
 _TABLE = "examples"
 _MAX_NAMES = 10  # of labels in an error
-_TOO_DEEP = "expected an expression of fewer levels, got one that is nested too deeply. Compare with in or a filter="
+_TOO_DEEP = (
+    "expected a condition with fewer levels of parentheses, got one that is nested too deeply. Replace a chain of "
+    "`or` by `x in (...)`, or give a Python function as filter="
+)
 _BEFORE, _AFTER = f"SELECT 1 FROM {_TABLE} WHERE (\n", "\n)"
 _NODES = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),

@@ -7,7 +7,7 @@ dataset's directory are errors: `..`, an absolute path, or a separator within a 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
@@ -199,17 +199,6 @@ def check_config_name(name: str) -> str:
             f"{name!r} is not a config name; needed: letters, digits, '_', '+', '-' or '.', and not dots alone."
         )
     return name
-
-
-def slice_advice(splits: Collection[str]) -> str | None:
-    """Returns the sentence that names a slice, where a split does not exist; None without splits.
-
-    >>> slice_advice(["train", "a"])
-    "A part of a split is a slice, such as 'train[90%:]'."
-    """
-    if not splits:
-        return None
-    return f"A part of a split is a slice, such as '{'train' if 'train' in splits else min(splits)}[90%:]'."
 
 
 def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from beam_datasets.advice import advised_getattr, names_foreign_arguments
 from beam_datasets.arguments import boolean, integer, shown
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
-from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name, slice_advice
+from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
 from beam_datasets.metadata.shards import FileInstructions, shard_offsets
 from beam_datasets.storage.paths import join
 
@@ -419,11 +419,12 @@ def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
     names = ", ".join(map(repr, sorted(splits))) or "none"
+    slice_advice = f"A part of a split is a slice, such as '{next(iter(splits), 'train')}[90%:]'."
     raise SplitError(
         f"no split {name!r:.200} in {owner}; it has {names}",
         expected=names,
         got=f"{name!r:.200}",
-        advice=did_you_mean(name, splits).strip() or slice_advice(splits),
+        advice=did_you_mean(name, splits).strip() or slice_advice if splits else None,
     )
 
 
