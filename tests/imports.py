@@ -13,6 +13,7 @@ PACKAGE = ROOT / "beam_datasets"
 
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
+    ("passwords",),
     ("_version", "arguments", "errors", "foreign_names", "frames", "helper_process", "native"),
     ("advice", "environment", "extras", "limits"),
     ("storage", "formats"),

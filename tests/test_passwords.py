@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from beam_datasets.errors import BeamDatasetsError, without_passwords
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.passwords import without_passwords
 
 SECRET = "Hunter2"
 TEXTS = [

@@ -12,13 +12,14 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command, Flag
 from beam_datasets.cli.printing import say, say_values, splits_table, table
 from beam_datasets.display.text import size_text
-from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError, without_passwords
+from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.features.stacking import describe_missing
 from beam_datasets.features.trees import display_names
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import RUN_FILE
+from beam_datasets.passwords import without_passwords
 from beam_datasets.publishing.runs import utc
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory, open_published
 

@@ -20,8 +20,9 @@ from beam_datasets._version import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_underscores
 from beam_datasets.cli.printing import prepare_streams, say
 from beam_datasets.display import progress
-from beam_datasets.errors import BeamDatasetsError, did_you_mean, without_passwords
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import garbage_kept
+from beam_datasets.passwords import without_passwords
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 

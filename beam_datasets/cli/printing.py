@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from beam_datasets.display import progress
 from beam_datasets.display.text import printable, size_text, text_width, truncate
-from beam_datasets.errors import without_passwords
+from beam_datasets.passwords import without_passwords
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.splits import SplitInfo

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.downloads.checksums import CHECKSUMS_FILE, Checksum
 from beam_datasets.downloads.errors import DownloadError
-from beam_datasets.errors import without_passwords
 from beam_datasets.extras import needs
 from beam_datasets.intake.contents import HEAD_BYTES
 from beam_datasets.intake.image_formats import HTML, detect_format
+from beam_datasets.passwords import without_passwords
 
 if TYPE_CHECKING:
     import requests

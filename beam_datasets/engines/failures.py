@@ -22,6 +22,7 @@ import grpc
 
 from beam_datasets import errors, frames
 from beam_datasets.errors import GenerationError
+from beam_datasets.passwords import without_passwords
 from beam_datasets.shuffle.block_builder import NOT_UTF8
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
@@ -166,7 +167,7 @@ def add_facts_to_message(error: errors.BeamDatasetsError) -> None:
     facts = {name: fact.hex() if name == "sort_key" else fact for name, fact in vars(error).items()}
     plain_facts = {name: fact for name, fact in facts.items() if isinstance(fact, (str, int)) and name != "problem"}
     if plain_facts and not _FACTS.search(str(error)):
-        error.args = (errors.without_passwords(f"{error} [facts {json.dumps(plain_facts)}]"),)
+        error.args = (without_passwords(f"{error} [facts {json.dumps(plain_facts)}]"),)
 
 
 def without_java_frames(text: str) -> str:

@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Iterable
 from types import FrameType
 
-from beam_datasets.errors import without_passwords
 from beam_datasets.frames import is_beam
+from beam_datasets.passwords import without_passwords
 from beam_datasets.publishing.runs import LAST_LINES_SUFFIXES
 
 MAX_LOG_BYTES = 16 << 20  # of the first lines of the log

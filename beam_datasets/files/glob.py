@@ -16,9 +16,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from beam_datasets.errors import PASSWORD_OF_URL, InputError, MissingDependencyError
+from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.streams import file_systems
+from beam_datasets.passwords import PASSWORD_OF_URL
 
 WILDCARDS = "*?["
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}  # scheme -> extra of Beam; it may know others

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_datasets._version import __version__
-from beam_datasets.errors import without_passwords
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
+from beam_datasets.passwords import without_passwords
 
 _MAX_TEXT = 100  # characters of an argument in the fingerprint
 _CODECS = ("imagecodecs", "pillow", "numpy")

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from beam_datasets import storage
-from beam_datasets.errors import ResumeError, StorageError, without_passwords
+from beam_datasets.errors import ResumeError, StorageError
+from beam_datasets.passwords import without_passwords
 from beam_datasets.publishing import runs
 from beam_datasets.publishing.fingerprints import is_secret
 from beam_datasets.publishing.owners import Owner

@@ -23,7 +23,6 @@ from beam_datasets.errors import (
     MetadataError,
     PathNotFoundError,
     did_you_mean,
-    without_passwords,
 )
 from beam_datasets.features.decode import with_str
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
@@ -33,6 +32,7 @@ from beam_datasets.metadata.names import DatasetName, is_file_name
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.passwords import without_passwords
 from beam_datasets.reading.checkpoint import Identity
 from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset

@@ -22,7 +22,8 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from beam_datasets.errors import StorageError, StoreOptionsError, without_passwords
+from beam_datasets.errors import StorageError, StoreOptionsError
+from beam_datasets.passwords import without_passwords
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
