@@ -165,17 +165,18 @@ def progress_bar(description: str, unit: str, total: int | None = None) -> Any:
     """
     if sys.stderr.isatty() and progress.is_shown:
         with contextlib.suppress(ImportError):
-            return _bar(description, unit, total)
+            return _bar(description, unit, total, stream=sys.stderr)
     return contextlib.nullcontext()
 
 
-def _bar(description: str, unit: str, total: int | None = None) -> Any:
-    """Returns a progress bar of tqdm on stderr, which is removed at the end.
+def _bar(description: str, unit: str, total: int | None = None, *, stream: TextIO) -> Any:
+    """Returns a progress bar of tqdm, which is removed at the end.
 
     Args:
         description: the description before the bar.
         unit: unit of the numbers; "B" counts in multiples of 1024.
         total: the number at the end; None if it is unknown.
+        stream: standard error.
     """
     from tqdm import tqdm
 
@@ -184,7 +185,7 @@ def _bar(description: str, unit: str, total: int | None = None) -> Any:
     options |= (
         {"ncols": _DEFAULT_WIDTH, "nrows": _DEFAULT_HEIGHT} if _terminal_width() == 0 else {"dynamic_ncols": True}
     )
-    return tqdm(desc=description, total=total, file=sys.stderr, **options)
+    return tqdm(desc=description, total=total, file=stream, **options)
 
 
 def _terminal_width() -> int | None:
@@ -217,17 +218,17 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     The bar counts encoded examples, then written bytes. It is removed at the end, before a table or an error.
     """
     bars: list[Any] = []
-    start_time = time.monotonic()
+    stream, start_time = sys.stderr, time.monotonic()  # not the stream that a run records
 
     def show(progress_now: Progress) -> None:
         """Updates the bar; opens the second one when writing begins."""
         if not progress.is_shown:
             return
         if not bars:
-            bars.append(_bar("Encode", " examples"))
+            bars.append(_bar("Encode", " examples", stream=stream))
         if progress_now.shards_written and len(bars) == 1:
             bars[0].close()
-            bars.append(_bar("Write", "B", progress_now.bytes_encoded or None))
+            bars.append(_bar("Write", "B", progress_now.bytes_encoded or None, stream=stream))
         bar, is_writing = bars[-1], len(bars) == 2
         encoded = [size_text(progress_now.bytes_encoded), *_units_of(progress_now, time.monotonic() - start_time)]
         postfix = f"{progress_now.shards_written} shards" if is_writing else ", ".join(encoded)
@@ -252,7 +253,7 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
     """
     from beam_datasets.publishing.progress import Progress
 
-    start_time = time.monotonic()
+    stream, start_time = sys.stderr, time.monotonic()  # not the stream that a run records
     following, previous = start_time + first, (Progress(0, 0, 0, 0), start_time)
 
     def show(progress_now: Progress) -> None:
@@ -264,11 +265,11 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
         following = current_time + seconds
         (last, last_time), previous = previous, (progress_now, current_time)
         if not (progress_now.examples_encoded or progress_now.bytes_encoded or progress_now.bytes_written):
-            say("the source is being read; no example is encoded yet", file=sys.stderr)
+            say("the source is being read; no example is encoded yet", file=stream)
             return
         say(
             "; ".join(_parts_of(progress_now, last, current_time - last_time, current_time - start_time)),
-            file=sys.stderr,
+            file=stream,
         )
 
     return show

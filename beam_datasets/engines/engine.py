@@ -37,6 +37,7 @@ from beam_datasets.errors import (
 from beam_datasets.extras import needs
 from beam_datasets.options import EngineOptions
 from beam_datasets.publishing import staging_checks
+from beam_datasets.publishing.output_log import recorded_output
 from beam_datasets.publishing.owners import LOCAL_RUNNERS
 from beam_datasets.publishing.publication import Publication, Workers
 from beam_datasets.reading.elements.executor import usable_cores
@@ -104,7 +105,7 @@ class Engine(Workers):
         """Provides a pipeline to run; its processes and its temporary directory end with the context.
 
         Args:
-            worker_log: file for the logs of the worker processes; their output is printed to standard error.
+            worker_log: file for the output of the dataset's code, which is also printed.
         """
         runner: Any = None  # which lets the options choose it
         with contextlib.ExitStack() as stack:
@@ -112,6 +113,7 @@ class Engine(Workers):
                 runner = stack.enter_context(local_runner.LocalRunner(worker_log))
             elif self.local:
                 runner = FnApiRunner()
+                stack.enter_context(recorded_output(worker_log))
             pipeline = beam.Pipeline(runner=runner, options=self.options)
             stack.callback(shutil.rmtree, pipeline.local_tempdir, ignore_errors=True)
             yield pipeline

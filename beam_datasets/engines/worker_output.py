@@ -16,71 +16,18 @@ import select
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable
-from types import FrameType
 
 from beam_datasets.frames import is_beam
 from beam_datasets.passwords import without_passwords
-from beam_datasets.publishing.runs import LAST_LINES_SUFFIXES
+from beam_datasets.publishing.output_log import OutputLog, is_written_by_beam
 
-MAX_LOG_BYTES = 16 << 20  # of the first lines of the log
-MAX_LAST_BYTES = 4 << 20  # of each of the two files of later lines, while the run is active
-NUM_LAST_LINES = 200  # that a longer log has after its first lines
 SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
 SHOWN_PER_SECOND = 20  # lines per second that are shown after that
 CLOSE_SECONDS = 5.0  # maximal time to wait for processes that the author's code has started, and that use the pipes
 _READ_SIZE = 1 << 16
 _POLL_MILLISECONDS = 200
 _MAX_LINE = 1 << 14  # bytes; a longer line is cut
-# Modules that write for their callers.
-_TOOLS = tuple(f"{os.sep}{name}" for name in (f"logging{os.sep}__init__.py", "traceback.py", "warnings.py"))
-
-
-class _LastLines:
-    """The last lines of a long log, in two files of which the older one is replaced if the other one is full.
-
-    They are in files and not in memory so that they survive the launcher, which may be killed.
-
-    Args:
-        log: path of the log, whose name with a suffix is that of each file.
-
-    Attributes:
-        path: path of the file that is written.
-        num_lines: number of lines that were added.
-    """
-
-    def __init__(self, log: str) -> None:
-        self.path, self._full_path = (log + suffix for suffix in LAST_LINES_SUFFIXES)
-        self.num_lines = self._num_bytes = 0
-        self._file: io.BufferedWriter | None = None
-
-    def add(self, line: bytes) -> None:
-        """Adds a line to the file; raises OSError if it cannot be written."""
-        if self._file is not None and self._num_bytes + len(line) > MAX_LAST_BYTES:
-            self._file.close()
-            self._file = None
-            os.replace(self.path, self._full_path)
-        if self._file is None:
-            self._file = open(self.path, "wb")  # noqa: SIM115
-            self._num_bytes = 0
-        self._file.write(line)
-        self._file.flush()
-        self.num_lines += 1
-        self._num_bytes += len(line)
-
-    def take(self) -> list[bytes]:
-        """Returns the last NUM_LAST_LINES lines, and removes the files."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # flushed output is in the file
-                self._file.close()
-        lines: deque[bytes] = deque(maxlen=NUM_LAST_LINES)
-        for path in (self._full_path, self.path):
-            with contextlib.suppress(FileNotFoundError):  # few lines, or removed: the log counts what is left out
-                with open(path, "rb") as file:
-                    lines.extend(file)
-                os.remove(path)
-        return list(lines)
 
 
 class OutputReader:
@@ -96,13 +43,10 @@ class OutputReader:
     """
 
     def __init__(self, log: str) -> None:
-        self._log = log
+        self._log = OutputLog(log)
         self._shown_end, self.shown = os.pipe()
         self._kept_end, self.kept = os.pipe()
-        self._file: io.BufferedWriter | None = None
-        self._log_problem = ""  # why the log lacks lines
-        self._num_bytes = self._num_author_lines = self._num_hidden = self._num_first_bytes = 0
-        self._last_lines = _LastLines(log)  # after the first MAX_LOG_BYTES
+        self._num_hidden = 0
         self._allowance, self._allowed_at = float(SHOWN_AT_ONCE), time.monotonic()
         self._thread: threading.Thread | None = None
         self._is_closing = threading.Event()
@@ -142,17 +86,8 @@ class OutputReader:
             self._thread.join()
         if self._num_hidden:
             self._print(f"{self._num_hidden:,} more lines of workers are not shown")
-        if self._last_lines.num_lines:
-            self._write_last_lines()
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:  # flushed output is in the file
-                self._log_problem = self._log_problem or str(error)
-            if not self._num_author_lines:
-                os.remove(self._log)
-        if self._log_problem and self._num_author_lines:
-            self._print(f"The output of the workers is not kept completely: {self._log_problem}")
+        if problem := self._log.close():
+            self._print(problem)
 
     def _read_pipes(self) -> None:
         """Reads both pipes until all processes have closed them, and handles each line; then closes the pipes.
@@ -186,68 +121,23 @@ class OutputReader:
     def _log_lines(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
         """Writes lines to the log, and if `is_shown` shows them at the limited rate; without the passwords of URLs."""
         for line_with_passwords in lines:
-            line = without_passwords(line_with_passwords.decode("utf-8", "backslashreplace")).encode()
-            self._log_line(line + b"\n")
+            line = without_passwords(line_with_passwords.decode("utf-8", "backslashreplace"))
+            self._log.add(line, by_beam=not is_shown)
             if not is_shown:
                 continue
             current_time = time.monotonic()
             self._allowance += (current_time - self._allowed_at) * SHOWN_PER_SECOND
             self._allowance, self._allowed_at = min(self._allowance, float(SHOWN_AT_ONCE)), current_time
-            self._num_author_lines += 1
             if self._allowance < 1:
                 self._num_hidden += 1
             else:
                 self._allowance -= 1
-                self._print(line.decode())
+                self._print(line)
 
     def _print(self, text: str) -> None:
         """Prints a line to standard error, which may be a terminal that was closed: then nobody can be told."""
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
-
-    def _log_line(self, line: bytes) -> None:
-        """Writes a line to the log file, or after MAX_LOG_BYTES to the file of the last lines, which the log names."""
-        self._num_bytes += len(line)
-        if self._num_bytes <= MAX_LOG_BYTES:
-            self._write_log(line)
-            return
-        if not self._last_lines.num_lines and self._file is not None:
-            self._num_first_bytes = self._file.tell()
-            self._write_log(b"... the next lines are in %s ...\n" % os.fsencode(self._last_lines.path))
-        if not self._log_problem:
-            try:
-                self._last_lines.add(line)
-            except OSError as error:
-                self._log_problem = f"{self._last_lines.path}: {error.strerror or error}"
-
-    def _write_last_lines(self) -> None:
-        """Moves the last lines of a long log into it, after the number of lines that are left out before them."""
-        problem, self._log_problem = self._log_problem, ""  # the files that are removed may have filled the disk
-        try:
-            lines = self._last_lines.take()
-            if self._file is not None:
-                self._file.truncate(self._num_first_bytes)  # without the line that names these files
-        except OSError as error:
-            self._log_problem = problem or f"{self._log}: {error.strerror or error}"
-            return
-        num_left_out = self._last_lines.num_lines - len(lines)
-        if num_left_out:
-            lines.insert(0, b"... %d lines are left out here ...\n" % num_left_out)
-            problem = problem or f"{num_left_out:,} lines in its middle are left out"
-        self._write_log(b"".join(lines))
-        self._log_problem = problem or self._log_problem
-
-    def _write_log(self, data: bytes) -> None:
-        """Writes lines to the log file; an error does not end the run, and `close` shows it."""
-        if self._log_problem:
-            return
-        try:
-            if self._file is None:
-                self._file = open(self._log, "ab")  # noqa: SIM115
-            self._file.write(data)
-            self._file.flush()
-        except OSError as error:
-            self._log_problem = f"{self._log}: {error.strerror or error}"
 
 
 class WorkerStream(io.TextIOBase):
@@ -274,8 +164,7 @@ class WorkerStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Writes complete lines, to a descriptor that depends on the caller, and buffers the rest."""
-        frame = _writer_frame(sys._getframe(1))
-        by_beam = frame is not None and is_beam(frame.f_code.co_filename)
+        by_beam = is_written_by_beam(sys._getframe(1))
         with self._lock:
             *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
         if lines:
@@ -300,13 +189,6 @@ class WorkerStream(io.TextIOBase):
         with contextlib.suppress(OSError):  # the launcher has ended, and this process will end, too
             while data:
                 data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
-
-
-def _writer_frame(frame: FrameType | None) -> FrameType | None:
-    """Returns the innermost frame, from `frame` outwards, that is not in a module of _TOOLS; None if there is none."""
-    while frame is not None and frame.f_code.co_filename.endswith(_TOOLS):
-        frame = frame.f_back
-    return frame
 
 
 class _LineHandler(logging.Handler):

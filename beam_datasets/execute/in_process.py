@@ -15,6 +15,7 @@ from beam_datasets.features import compile_encoder
 from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing import phases, staged_inputs
 from beam_datasets.publishing.groups import join_parts, write_group
+from beam_datasets.publishing.output_log import recorded_output
 from beam_datasets.publishing.publication import Workers, announce
 from beam_datasets.publishing.shard_file import Destination, WrittenShard
 from beam_datasets.shuffle import histogram as histograms
@@ -62,7 +63,7 @@ def generate(
     spill_dir = publication.spill_dir
     destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered, features=info.features)
     libraries: set[str] = set()
-    with phases.staging(publication):
+    with phases.staging(publication), recorded_output(publication.worker_log):
         publication = staged_inputs.stage_inputs(publication, inputs)
         if checksums is not None:
             file_checksums = itertools.chain.from_iterable(map(checksums.read, checksums.units))

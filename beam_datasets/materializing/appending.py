@@ -18,6 +18,7 @@ from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.version import VersionOrStr
 from beam_datasets.publishing import phases, run_report, staged_inputs
+from beam_datasets.publishing.output_log import join_logs
 from beam_datasets.publishing.progress import Progress, watch
 from beam_datasets.publishing.publication import Workers, announce
 from beam_datasets.publishing.shard_file import Destination
@@ -144,6 +145,7 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
     with phases.staging(publication), watching:
         split_shards = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         publication = staged_inputs.stage_inputs(publication, plan.inputs)
+        join_logs(appended_dirs, publication.worker_log)
         shards = run_tasks(
             split_shards, lambda task: task[0].write_shard(task[1], destination), threads=tasks.num_threads()
         )

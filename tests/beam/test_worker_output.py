@@ -9,6 +9,7 @@ import pytest
 
 from beam_datasets.engines import local_runner, worker_output
 from beam_datasets.engines.worker_output import OutputReader, WorkerStream
+from beam_datasets.publishing import output_log
 from beam_datasets.publishing.leftovers import find_leftovers
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import Run
@@ -110,8 +111,8 @@ def test_a_log_that_cannot_be_written_is_reported(tmp_path, capsys):
 
 
 def test_a_long_log_has_its_first_and_its_last_lines(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
-    monkeypatch.setattr(worker_output, "NUM_LAST_LINES", 2)
+    monkeypatch.setattr(output_log, "MAX_LOG_BYTES", 30)
+    monkeypatch.setattr(output_log, "NUM_LAST_LINES", 2)
     lines = [f"{number}\n" for number in range(7)]
     read_all(OutputReader(str(tmp_path / "log")), *lines)
     assert "is not kept completely: 3 lines in its middle are left out" in capsys.readouterr().err
@@ -124,9 +125,9 @@ def test_a_long_log_has_its_first_and_its_last_lines(tmp_path, capsys, monkeypat
 @pytest.mark.parametrize("num_lines", [2, 3, 5, 40, 1000])
 def test_the_last_lines_are_on_the_disk_at_any_time(tmp_path, monkeypatch, num_lines):
     """The launcher may be killed, as when memory is short; its log then has the first and the last lines."""
-    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
-    monkeypatch.setattr(worker_output, "MAX_LAST_BYTES", 50)
-    monkeypatch.setattr(worker_output, "NUM_LAST_LINES", 3)
+    monkeypatch.setattr(output_log, "MAX_LOG_BYTES", 30)
+    monkeypatch.setattr(output_log, "MAX_LAST_BYTES", 50)
+    monkeypatch.setattr(output_log, "NUM_LAST_LINES", 3)
     log, latest, earlier = (tmp_path / f"log{suffix}" for suffix in ("", ".last", ".last.1"))
     reader = OutputReader(str(log))
     lines = [f"worker 1: {number}\n" for number in range(num_lines)]
@@ -145,7 +146,7 @@ def test_the_last_lines_are_on_the_disk_at_any_time(tmp_path, monkeypatch, num_l
 
 
 def test_a_log_that_is_only_a_little_too_long_is_complete(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
+    monkeypatch.setattr(output_log, "MAX_LOG_BYTES", 30)
     read_all(OutputReader(str(tmp_path / "log")), "one\n", "two\n", "three\n")
     assert "is not kept completely" not in capsys.readouterr().err
     assert (tmp_path / "log").read_text() == "worker 1: one\nworker 1: two\nworker 1: three\n"

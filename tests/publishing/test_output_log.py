@@ -1,0 +1,109 @@
+"""The log of a run in this process: it has what the code of a dataset prints, logs and warns, as the terminal does."""
+
+import contextlib
+import io
+import logging
+import sys
+import warnings
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features as F
+from beam_datasets.publishing.output_log import recorded_output
+
+
+class Talking(bd.DatasetBuilder, skip_registration=True):
+    """Two examples from `first` on, before each of which the source says something; fails at the example `bad`."""
+
+    VERSION = "1.0.0"
+
+    def __init__(self, *, first=0, bad=None, **options):
+        super().__init__(**options)
+        self.first, self.bad = first, bad
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=F.FeaturesDict({"n": F.Text()}))
+
+    def _split_generators(self):
+        return {"train": self._examples()}
+
+    def _examples(self):
+        for number in range(self.first, self.first + 2):
+            print(f"printed {number}")
+            print(f"printed as an error {number}", file=sys.stderr)
+            logging.getLogger("talking").warning("logged %d for http://user:hidden@host/", number)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.showwarning = lambda message, *_: print(message, file=sys.stderr)
+                warnings.warn(f"warned {number}", stacklevel=1)
+            if number == self.bad:
+                raise ValueError("boo")
+            yield number, {"n": "x"}
+
+
+def check_is_complete(log, numbers):
+    texts = [f"{kind} {n}" for n in numbers for kind in ("printed", "printed as an error", "warned")]
+    texts += [f"logged {n} for http://***@host/" for n in numbers]
+    assert not [text for text in texts if f"\n{text}\n" not in f"\n{log}" and f": {text}\n" not in log]
+    assert "hidden" not in log
+
+
+@contextlib.contextmanager
+def terminal():
+    """Context manager: provides the standard streams in the place of a terminal; a handler logs to standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    handler = logging.StreamHandler(err)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        logging.getLogger().addHandler(handler)
+        try:
+            yield out, err
+        finally:
+            logging.getLogger().removeHandler(handler)
+        assert (sys.stderr, handler.stream) == (err, err)
+
+
+def test_one_worker_keeps_what_the_code_says(tmp_path):
+    with terminal() as (out, err):
+        Talking(data_dir=tmp_path).build(num_workers=1)
+    check_is_complete((tmp_path / "talking" / "1.0.0" / "workers.log").read_text(), [0, 1])
+    assert out.getvalue() == "printed 0\nprinted 1\n"
+    assert "printed as an error 1\n" in err.getvalue()
+
+
+def test_an_append_keeps_what_the_builders_say(tmp_path):
+    with terminal():
+        Talking(data_dir=tmp_path).build(num_workers=1)
+        bd.append("talking", [Talking(first=5), Talking(first=8)], data_dir=tmp_path)
+    check_is_complete((tmp_path / "talking" / "2.0.0" / "workers.log").read_text(), [5, 6, 8, 9])
+
+
+def test_a_failed_run_keeps_it_too(tmp_path):
+    with terminal(), pytest.raises(bd.errors.GenerationError) as caught:
+        Talking(data_dir=tmp_path, bad=1).build(num_workers=1)
+    [log] = (tmp_path / "talking").glob("incomplete.log.*")
+    check_is_complete(log.read_text(), [0, 1])
+    assert caught.value.__notes__ == [f"What the workers printed is kept in {log}"]
+
+
+def test_a_silent_run_has_no_log(tmp_path):
+    with terminal(), recorded_output(str(tmp_path / "log")):
+        print(end="")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_cannot_be_written_is_reported(tmp_path):
+    with terminal() as (out, err), recorded_output(str(tmp_path / "missing" / "log")):
+        print("text", end="")
+    assert out.getvalue() == "text"
+    assert "missing/log: No such file or directory" in err.getvalue()
+
+
+def test_streams_that_the_code_replaces_stay_replaced(tmp_path):
+    replacement = io.StringIO()
+    with terminal():
+        with recorded_output(str(tmp_path / "log")):
+            sys.stdout = replacement
+            print("text")
+        assert sys.stdout is replacement
+    assert replacement.getvalue() == "text\n"
