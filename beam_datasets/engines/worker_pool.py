@@ -44,6 +44,9 @@ DATA_THREADS = ("read_grpc_client_inputs", "forward_grpc_outputs")
 STOP_SECONDS = 5
 MAX_REQUESTS = 128  # that are answered at once: each may wait for a worker, and then for its end
 ASK_SECONDS = 30.0  # between two looks for workers of ended jobs; the state that Flink reports is up to 3 s old
+# Without an instruction, after which a worker is stopped whose job is unknown. If the job runs after all, Flink repeats
+# the work of the stage that needs the worker. A worker with an instruction is never stopped.
+IDLE_SECONDS = 3600.0
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,29 +62,46 @@ class _FlinkJob(NamedTuple):
     cluster: str
     name: str
 
-    def has_ended(self) -> bool:
-        """Returns whether all jobs of this name have ended; False if the cluster does not answer or has no such job."""
+    def has_ended(self) -> bool | None:
+        """Returns whether all jobs of this name have ended; None if the cluster does not answer or has no such job."""
         try:
             return FlinkCluster(self.cluster).has_ended(self.name)
         except EngineError as error:
             _warn_of_unasked_cluster(self.cluster, str(error))
-            return False
         except Exception as error:  # another server answers at this address
             _LOGGER.warning("%s: expected Flink's list of jobs, got an answer with %r", self.cluster, error)
-            return False
+        return None
 
 
 @functools.cache  # warns once
 def _warn_of_unasked_cluster(cluster: str, problem: str) -> None:
-    """Warns that a JobManager does not answer this pool, so workers of ended jobs may be kept.
+    """Warns that a JobManager does not answer this pool, so workers of ended jobs are kept until they are idle.
 
     Args:
         cluster: URL of the cluster's REST interface.
         problem: the error.
     """
     _LOGGER.warning(
-        "%s: whether jobs have ended is unknown, and their workers are kept meanwhile: %s", cluster, problem
+        "%s: whether jobs have ended is unknown, so their workers are kept until they had no instruction for %.0f "
+        "minutes: %s",
+        cluster,
+        IDLE_SECONDS / 60,
+        problem,
     )
+
+
+class _JobWorker(NamedTuple):
+    """What decides whether a worker of a Flink job is needed.
+
+    Attributes:
+        job: the job.
+        started: time of the worker's start, by `time.monotonic`.
+        relay: the relay of its instructions.
+    """
+
+    job: _FlinkJob
+    started: float
+    relay: WorkerRelay
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
@@ -91,7 +111,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
-        self._jobs: dict[ForkServerProcess, tuple[_FlinkJob, float]] = {}  # with the time of the worker's start
+        self._jobs: dict[ForkServerProcess, _JobWorker] = {}
         self._closed = threading.Event()
         self._lock = threading.Lock()  # held where `_workers` changes
 
@@ -128,10 +148,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             replaced_worker = self._workers.get(key)
             self._workers[key] = worker
         if cluster := request.params.get(CLUSTER, ""):
-            self._jobs[worker] = _FlinkJob(cluster, request.params[JOB]), time.monotonic()
+            self._jobs[worker] = _JobWorker(_FlinkJob(cluster, request.params[JOB]), time.monotonic(), relay)
         threading.Thread(target=self._await_end, args=(key, worker, relay), daemon=True).start()
         if replaced_worker is not None:  # a runner has one worker of an id
-            _stop_worker(replaced_worker)
+            _stop_workers([replaced_worker])
         if self._closed.is_set():  # since this request has begun
             self.close()
         if problem := relay.problem.result():
@@ -166,15 +186,24 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Stops the workers of ended jobs that were started at least `ASK_SECONDS` ago.
 
         Beam's runner stops the workers of a job when it ends. If a task has failed before its worker connected, the
-        runner keeps other workers of the job until the TaskManager ends.
+        runner keeps other workers of the job until the TaskManager ends. If the cluster does not know the job or does
+        not answer, a worker is stopped when it has had no instruction for `IDLE_SECONDS`.
         """
         started_before = time.monotonic() - ASK_SECONDS
-        jobs = {worker: job for worker, (job, started) in self._jobs.copy().items() if started <= started_before}
-        ended_jobs = {job for job in set(jobs.values()) if job.has_ended()}
+        workers = {worker: each for worker, each in self._jobs.copy().items() if each.started <= started_before}
+        have_ended = {job: job.has_ended() for job in {each.job for each in workers.values()}}
         for key, worker in self._workers.copy().items():
-            if jobs.get(worker) in ended_jobs and self._remove(key, worker):
-                _LOGGER.info("worker %s is stopped: its job %s has ended", worker.name, jobs[worker].name)
-                _stop_worker(worker)
+            if worker not in workers:
+                continue
+            job, _, relay = workers[worker]
+            has_ended = have_ended[job]
+            is_idle = has_ended is None and relay.idle_seconds() >= IDLE_SECONDS
+            if (has_ended or is_idle) and self._remove(key, worker):
+                reason = (
+                    "has ended" if has_ended else f"is unknown, and gave it nothing for {IDLE_SECONDS / 60:.0f} min"
+                )
+                _LOGGER.info("worker %s is stopped: its job %s %s", worker.name, job.name, reason)
+                _stop_workers([worker])
 
     def watch_jobs(self) -> None:
         """Stops the workers of ended jobs every `ASK_SECONDS` seconds, until the pool is closed."""
@@ -187,10 +216,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             workers = list(self._workers.values())
             self._workers.clear()
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            _stop_worker(worker)
+        _stop_workers(workers)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Ends a worker at the request of the runner; does nothing for an unknown worker.
@@ -202,7 +228,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker is not None:  # otherwise it ends when the runner closes the connection
-            _stop_worker(worker)
+            _stop_workers([worker])
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
@@ -218,11 +244,16 @@ def _cause(exit_code: int) -> str:
     return cause + (", as the system does when memory is short" if exit_code == -signal.SIGKILL else "")
 
 
-def _stop_worker(worker: ForkServerProcess) -> None:
-    """Terminates a worker process, kills it if it has not ended after `STOP_SECONDS`, and waits for its end."""
-    worker.terminate()
-    if not wait([worker.sentinel], STOP_SECONDS):
+def _stop_workers(workers: Sequence[ForkServerProcess]) -> None:
+    """Terminates worker processes, kills those that have not ended after `STOP_SECONDS`, and waits for their end."""
+    for worker in workers:
+        worker.terminate()
+    deadline, running = time.monotonic() + STOP_SECONDS, list(workers)
+    while running and wait([worker.sentinel for worker in running], max(deadline - time.monotonic(), 0)):
+        running = [worker for worker in running if not wait([worker.sentinel], 0)]
+    for worker in running:
         worker.kill()
+    for worker in running:
         wait([worker.sentinel])
 
 
@@ -288,6 +319,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second signal would leave workers that ignore the first
+            signal.signal(number, signal.SIG_IGN)
         pool.close()
     return 0
 

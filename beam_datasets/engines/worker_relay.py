@@ -12,6 +12,7 @@ import contextlib
 import queue
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -60,6 +61,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._runner = beam_fn_api_pb2_grpc.BeamFnControlStub(self._channel)
         self._lock = threading.Lock()
         self._pending: dict[str, Any] = {}  # instructions by their id, which the worker has not answered
+        self._idle_since = time.monotonic()  # if there are no pending instructions
         self._endpoints: dict[str, set[str]] = {}  # {id of a stage: addresses of the services of its elements}
         self._connected: set[str] = set()  # those of `_endpoints` to which the worker or this relay has connected
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()  # for the worker; None or an error at the end
@@ -138,6 +140,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             for response in responses:
                 with self._lock:
                     instruction = self._pending.pop(response.instruction_id, None)
+                    self._idle_since = time.monotonic()
                 self._note_data(instruction, has_failed=bool(response.error))
                 self._responses.put(response)
 
@@ -208,6 +211,11 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         with self._lock:
             if not self._is_ready.done():
                 self._is_ready.cancel()
+
+    def idle_seconds(self) -> float:
+        """Returns for how long the worker has had no instruction of the runner; 0 if it has one."""
+        with self._lock:
+            return 0.0 if self._pending else time.monotonic() - self._idle_since
 
     def end(self, cause: str) -> None:
         """Stores why the worker's process has ended.

@@ -311,12 +311,16 @@ def test_workers_of_ended_jobs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> N
         assert wait([workers[name].sentinel for name in stopped], WORKER_SECONDS)
         await_workers(pool, len(jobs) - len(stopped))
         assert {worker_id for _, worker_id in pool._workers} == set(workers) - stopped
+        monkeypatch.setattr(worker_pool, "IDLE_SECONDS", 0)  # from now on, workers of unknown jobs are not needed
+        pool.stop_workers_of_ended_jobs()
+        running = {f"{cluster} {name}" for name, state in states if state in ("RUNNING", "RESTARTING")}
+        assert {worker_id for _, worker_id in pool._workers} == {*running, " ends"}
         pool.close()
     server.shutdown()
     server.server_close()
 
 
-class Idle:
+class Worker:
     """A worker process that a test only counts."""
 
     name = "1-1"
@@ -326,8 +330,24 @@ def pool_with_a_worker(worker: Any) -> worker_pool.WorkerPool:
     """Returns a pool with a worker of a job, started long ago."""
     pool = worker_pool.WorkerPool()
     pool._workers["peer", worker.name] = worker
-    pool._jobs[worker] = worker_pool._FlinkJob("http://cluster", "job"), -1e9
+    pool._jobs[worker] = of_job("http://cluster")
     return pool
+
+
+class Idle:
+    """A relay whose worker has had no instruction for some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def idle_seconds(self) -> float:
+        return self.seconds
+
+
+def of_job(cluster: str, idle_seconds: float = 0.0) -> worker_pool._JobWorker:
+    """Returns what a pool knows of a worker that was started long ago."""
+    relay: Any = Idle(idle_seconds)
+    return worker_pool._JobWorker(worker_pool._FlinkJob(cluster, "job"), -1e9, relay)
 
 
 def test_a_worker_that_replaces_one_of_an_ended_job_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,14 +359,32 @@ def test_a_worker_that_replaces_one_of_an_ended_job_stays(monkeypatch: pytest.Mo
             self["peer", "1-1"] = new
             return chosen
 
-    old, new = Idle(), Idle()
+    old, new = Worker(), Worker()
     stopped: list[Any] = []
-    monkeypatch.setattr(worker_pool, "_stop_worker", stopped.append)
+    monkeypatch.setattr(worker_pool, "_stop_workers", stopped.extend)
     monkeypatch.setattr(worker_pool.FlinkCluster, "has_ended", lambda *_: True)
     pool = pool_with_a_worker(old)
     pool._workers = Workers(pool._workers)
     pool.stop_workers_of_ended_jobs()
     assert (pool._workers, stopped) == ({("peer", "1-1"): new}, [])
+
+
+@pytest.mark.parametrize(
+    "has_ended, idle_seconds, is_stopped",
+    [(True, 0, True), (False, 1e9, False), (None, 1e9, True), (None, 3599, False), (None, 0, False)],
+)
+def test_workers_without_work_are_stopped_if_their_job_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, has_ended: bool | None, idle_seconds: float, is_stopped: bool
+) -> None:
+    """Such as those of a pool that cannot reach the JobManager. A worker may wait for a long stage of its job."""
+    worker = Worker()
+    stopped: list[Any] = []
+    monkeypatch.setattr(worker_pool, "_stop_workers", stopped.extend)
+    monkeypatch.setattr(worker_pool.FlinkCluster, "has_ended", lambda *_: has_ended)
+    pool = pool_with_a_worker(worker)
+    pool._jobs = {worker: of_job("http://cluster", idle_seconds)}  # type: ignore[dict-item]
+    pool.stop_workers_of_ended_jobs()
+    assert stopped == [worker] * is_stopped
 
 
 JOB_WITHOUT_TIME = {"name": "job", "state": "RUNNING", "start-time": "n/a"}
@@ -359,7 +397,7 @@ JOB_WITHOUT_TIME = {"name": "job", "state": "RUNNING", "start-time": "n/a"}
 )  # fmt: skip
 def test_an_answer_that_is_not_of_flink_stops_no_worker(monkeypatch: pytest.MonkeyPatch, jobs: Any) -> None:
     monkeypatch.setattr(worker_pool.FlinkCluster, "get", lambda *_: jobs)
-    pool = pool_with_a_worker(Idle())
+    pool = pool_with_a_worker(Worker())
     pool.stop_workers_of_ended_jobs()
     assert len(pool._workers) == 1
 
@@ -373,21 +411,22 @@ def test_an_unexpected_error_of_one_cluster_does_not_keep_workers_of_another(mon
         return True
 
     stopped: list[Any] = []
-    monkeypatch.setattr(worker_pool, "_stop_worker", stopped.append)
+    monkeypatch.setattr(worker_pool, "_stop_workers", stopped.extend)
     monkeypatch.setattr(worker_pool.FlinkCluster, "has_ended", has_ended)
-    other = Idle()
-    pool = pool_with_a_worker(Idle())
+    other = Worker()
+    pool = pool_with_a_worker(Worker())
     pool._workers["peer", "1-2"] = other  # type: ignore[assignment]
-    pool._jobs[other] = worker_pool._FlinkJob("http://other", "job"), -1e9  # type: ignore[index]
+    pool._jobs[other] = of_job("http://other")  # type: ignore[index]
     pool.stop_workers_of_ended_jobs()
     assert stopped == [other]
 
 
 def test_a_cluster_that_cannot_be_asked_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise nobody knows why workers of ended jobs stay."""
-    pool = pool_with_a_worker(Idle())
+    worker_pool._warn_of_unasked_cluster.cache_clear()
+    pool = pool_with_a_worker(Worker())
     [worker] = pool._jobs
-    pool._jobs[worker] = worker_pool._FlinkJob("http://127.0.0.1:1", "job"), -1e9
+    pool._jobs[worker] = of_job("http://127.0.0.1:1")
     for _ in range(2):
         pool.stop_workers_of_ended_jobs()
     assert len(pool._workers) == 1
@@ -425,6 +464,36 @@ def test_a_pool_ends_while_it_waits_for_the_answer_of_a_cluster() -> None:
             assert process.wait(WORKER_SECONDS) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.slow
+def test_a_pool_whose_workers_ignore_sigterm_ends() -> None:
+    """Such as workers whose author's code handles the signal; a second signal does not stop the pool's end."""
+    code = (
+        "import multiprocessing, signal; from multiprocessing import forkserver\n"
+        "from beam_datasets.engines import worker_pool; worker_pool.STOP_SECONDS = 2\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # which the workers inherit
+        "multiprocessing.get_context('forkserver').set_forkserver_preload(worker_pool.PRELOADED)\n"
+        "forkserver.ensure_running(); worker_pool.main(['--port=0'])"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process,
+        runner() as control,
+    ):
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rpartition(":")[2])
+            for number in range(4):
+                assert not ask(port, "start", f"1-{number}", control).error
+            workers = workers_of(process)
+            assert len(workers) == 4
+            for _ in range(2):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.5)
+            assert process.wait(WORKER_SECONDS) == 0
+        finally:
+            process.kill()
+    assert gone(workers)
 
 
 def test_it_listens_on_loopback_alone(pool: tuple[subprocess.Popen[str], int]) -> None:

@@ -143,6 +143,23 @@ def relay(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerRel
     relay.close()
 
 
+def test_how_long_a_worker_has_had_no_instruction(runner: Runner, relay: WorkerRelay) -> None:
+    worker = Worker(relay)
+    time.sleep(0.1)
+    assert 0.1 <= relay.idle_seconds() < SECONDS
+    for number in ("1", "2"):
+        runner.send_stage(number)
+    received = [next(worker.instructions) for _ in range(2)]
+    assert relay.idle_seconds() == 0
+    worker.respond(received[0].instruction_id)
+    assert not runner.error("1")
+    assert relay.idle_seconds() == 0
+    worker.respond(received[1].instruction_id)
+    assert not runner.error("2")
+    time.sleep(0.02)
+    assert 0.02 <= relay.idle_seconds() < 0.1 + SECONDS
+
+
 def test_instructions_and_answers_pass(runner: Runner, relay: WorkerRelay) -> None:
     worker = Worker(relay)
     for number in ("1", "2"):
