@@ -10,8 +10,10 @@ import re
 import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
@@ -29,6 +31,9 @@ _UNITS = {"ms": 0.001, **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0)}
 _UNITS |= dict.fromkeys(("min", "m", "minute", "minutes"), 60.0)
 SAY_SECONDS = 30  # between two messages while the job waits for slots
 SLOTS_SECONDS = 1  # between two requests for the number of free slots
+# For a JobManager that is away to be started again, or for another one to take its place, and for the TaskManagers to
+# register with it. With high availability, the session of the lost one has to end first (10 s in the docs).
+AWAY_SECONDS = 30
 MAX_FAILURES = 100  # failures to request for a job
 MAX_REASON = 300  # characters of a failure's message
 SAME_SECONDS = 1.0  # failures closer together count as one
@@ -93,6 +98,10 @@ class JobStatus:
     started: float
 
 
+class JobManagerAwayError(EngineError):
+    """The JobManager does not answer, which may pass if it is started again or another one takes its place."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlinkCluster:
     """Client of the REST interface of a cluster's JobManager.
@@ -111,7 +120,8 @@ class FlinkCluster:
             method: the HTTP method.
 
         Raises:
-            EngineError: the cluster does not answer, or the answer is not JSON.
+            JobManagerAwayError: the cluster does not answer now.
+            EngineError: the address cannot be one of a JobManager, or the answer is not JSON.
         """
         try:
             request = urllib.request.Request(f"{self.url}/{path}", method=method)
@@ -120,19 +130,50 @@ class FlinkCluster:
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", error))
             problem = repr(reason) if reason.isprintable() else "its answer is not HTTP"
-            raise EngineError(
+            raise (JobManagerAwayError if _may_pass(error) else EngineError)(
                 f"no Flink JobManager answers at {self.url} ({problem:.100}). Check that the cluster is running, "
                 "and that --flink_master is the address of its REST interface, HOST:PORT, as it is reached from here."
             ) from error
 
-    def has_ended(self, name: str) -> bool:
-        """Returns whether all jobs of this name have ended; False if the cluster has no such job.
+    def await_overview(self, num_slots: int = 1) -> dict[str, Any]:
+        """Returns the overview of the cluster; waits up to `AWAY_SECONDS` for a JobManager that does not answer.
+
+        If this has waited, the TaskManagers get the rest of the time to register.
+
+        Args:
+            num_slots: number of slots of the TaskManagers to wait for.
+
+        Raises:
+            EngineError: the cluster does not answer in time, or is not one of Flink.
+        """
+        deadline, has_waited = time.monotonic() + AWAY_SECONDS, False
+        while True:
+            try:
+                overview = self.get("overview")
+            except JobManagerAwayError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not has_waited:
+                    print(f"FlinkRunner: waiting for up to {AWAY_SECONDS} s: {error}", file=sys.stderr)
+                has_waited = True
+            else:
+                if not isinstance(overview, dict) or "flink-version" not in overview:
+                    raise EngineError(
+                        f"{self.url}: expected a Flink JobManager, got an answer without a version. Check "
+                        "--flink_master."
+                    )
+                if not has_waited or time.monotonic() >= deadline or int(overview["slots-total"]) >= num_slots:
+                    return overview
+            time.sleep(SLOTS_SECONDS)
+
+    def has_ended(self, name: str) -> bool | None:
+        """Returns whether all jobs of this name have ended; None if the cluster has no such job.
 
         Raises:
             EngineError: the cluster does not answer.
         """
         states = [job["state"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
-        return bool(states) and _ENDED.issuperset(states)
+        return _ENDED.issuperset(states) if states else None
 
     def state(self, name: str) -> str | None:
         """Returns the state of the last job of this name, such as FINISHED; None if the cluster has no such job.
@@ -236,6 +277,13 @@ class FlinkCluster:
         return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
 
 
+def _may_pass(error: Exception) -> bool:
+    """Returns whether a request failed as it does while a JobManager starts: no connection, or a server error."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(getattr(error, "reason", error), (ConnectionError, TimeoutError))
+
+
 def stage_name(vertex: str) -> str:
     """Returns the name of the stage in the name of a vertex of Flink's graph; '' for vertices that Beam adds.
 
@@ -316,11 +364,7 @@ def prepare_flink(options: PipelineOptions) -> None:
             "--environment_type=DOCKER --environment_config=IMAGE."
         )
     if cluster is not None:
-        overview = cluster.get("overview")
-        if not isinstance(overview, dict) or "flink-version" not in overview:
-            raise EngineError(
-                f"{cluster.url}: expected a Flink JobManager, got an answer without a version. Check --flink_master."
-            )
+        overview = cluster.await_overview(max(needed_slots(options), 1))
         _check_version(cluster, overview, options)
         _check_slots(cluster, overview, options)
     if portable.environment_cache_millis in (None, 0):  # Beam starts new workers for each stage
@@ -393,7 +437,7 @@ def await_slots(cluster: FlinkCluster, options: PipelineOptions) -> None:
     num_needed, said_at = needed_slots(options), -math.inf
     while (
         num_needed
-        and (free := int(cluster.get("overview")["slots-available"])) < num_needed
+        and (free := int(cluster.await_overview()["slots-available"])) < num_needed
         and not cluster.is_on_demand()
     ):
         if time.monotonic() - said_at >= SAY_SECONDS:

@@ -313,6 +313,7 @@ class JobManager:
 
     def __init__(self) -> None:
         self.state = "RUNNING"
+        self.status = 200
         self.cancelled = False
         self.answers: dict[str, Any] = {
             "/overview": {"flink-version": "1.19.3", "slots-total": 4, "slots-available": 4, "taskmanagers": 2},
@@ -340,7 +341,7 @@ def manager() -> Iterator[JobManager]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(manager.answer(self.command, self.path)).encode()
-            self.send_response(200)
+            self.send_response(manager.status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -384,7 +385,8 @@ def test_no_environment(manager: Any) -> None:
 
 
 @pytest.mark.parametrize("master", ["", "localhost:rest", "two words", "nowhere.invalid:8081"])
-def test_nobody_answers(master: str) -> None:
+def test_nobody_answers(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flink, "AWAY_SECONDS", 0 if not master else flink.AWAY_SECONDS)  # others cannot be right
     address = master or f"127.0.0.1:{free_port()}"
     why = "" if master else " .*refused"
     with pytest.raises(checks.EngineError, match=f"no Flink JobManager answers at http://{address}{why}"):
@@ -475,6 +477,42 @@ def test_more_slots_than_the_cluster_has(manager: JobManager) -> None:
     )
     manager.answers["/jobmanager/config"] = [{"key": "kubernetes.cluster-id", "value": "datasets"}]
     choose_engine(EngineOptions(too_many))  # whose TaskManagers may be started for the job
+
+
+@pytest.mark.parametrize("status", [500, 503])  # of a JobManager that starts, or waits to be the one that leads
+def test_a_job_manager_that_is_started_again(manager: JobManager, monkeypatch: Any, capsys: Any, status: int) -> None:
+    """Its TaskManagers register a little later."""
+    overview = manager.answers["/overview"]
+    manager.status, overview["slots-total"], waits = status, 0, []
+
+    def it_starts(seconds: float) -> None:
+        waits.append(seconds)
+        manager.status = status if len(waits) < 2 else 200
+        overview["slots-total"] = 4 if len(waits) == 4 else len(waits) // 2
+
+    monkeypatch.setattr(flink.time, "sleep", it_starts)
+    choose_engine(EngineOptions(options(manager.address, "--parallelism=4")))
+    assert len(waits) == 4
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"FlinkRunner: waiting for up to 30 s: no Flink JobManager answers at http://{manager.address} "
+    )
+    manager.status = status
+    waits.clear()
+    flink.await_slots(flink.FlinkCluster(f"http://{manager.address}"), options(manager.address, "--parallelism=4"))
+    assert len(waits) == 2
+
+
+def test_a_job_manager_that_stays_away(manager: JobManager, monkeypatch: Any) -> None:
+    """Also one that comes back without enough TaskManagers: the time is limited."""
+    monkeypatch.setattr(flink, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(flink, "SLOTS_SECONDS", 0.05)
+    manager.status = 503
+    with pytest.raises(checks.EngineError, match="no Flink JobManager answers"):
+        choose_engine(EngineOptions(options(manager.address)))
+    threading.Timer(0.1, lambda: setattr(manager, "status", 200)).start()
+    with pytest.raises(checks.EngineError, match="expected at most 4, the slots of"):
+        choose_engine(EngineOptions(options(manager.address, "--parallelism=16")))
 
 
 def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any) -> None:

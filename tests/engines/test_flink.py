@@ -378,7 +378,13 @@ def pool_with_beam(version: str, folder: Path) -> Iterator[str]:
         yield f"--environment_config=127.0.0.1:{port}"
 
 
-def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_refused_before_a_job(
+    cluster: flink.Cluster,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("beam_datasets.engines.flink.AWAY_SECONDS", 1)
     began = time.monotonic()
     before = sum(cluster.overview()[state] for state in ("jobs-running", "jobs-finished", "jobs-failed"))
     here = [option for option in cluster.options() if not option.startswith("--environment")]
