@@ -213,6 +213,54 @@ def test_what_is_filtered_and_mixed_is_made_by_processes(dataset: Any) -> None:
     np.testing.assert_equal(drain(iter(mixture.parallel(processes=2)), "process"), drain(iter(mixture), "process"))
 
 
+UNGUARDED = """\
+import sys
+import beam_datasets as bd
+def read():
+    for example in bd.builder_from_directory(sys.argv[1]).as_dataset('train').parallel(processes=2):
+        print(example)
+"""
+PROCESS = """\
+import multiprocessing
+process = multiprocessing.get_context('spawn').Process(target=print)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script, num_tracebacks, error",
+    [
+        (f"{UNGUARDED}read()", 1, "WorkerError: parallel(processes=...): each worker process imports the script"),
+        (f"{UNGUARDED}if __name__ == '__main__':\n    read()", 0, ""),
+        # a process of the user's, whose parent would not report the end of the import
+        (
+            f"{UNGUARDED}{PROCESS}if __name__ == '__main__':\n    process.start()\nelse:\n    read()",
+            1,
+            "RuntimeError: par",
+        ),
+    ],
+)
+def test_a_script_without_a_guard_is_one_error(
+    dataset: Any, tmp_path: Path, script: str, num_tracebacks: int, error: str
+) -> None:
+    path = tmp_path / "reads.py"
+    path.write_text(script)
+    command = [sys.executable, str(path), dataset._source.pool.directory]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert completed.stderr.count("Traceback") == num_tracebacks
+    assert error in completed.stderr
+    assert ("if __name__ == '__main__'" in completed.stderr) == bool(error)
+    assert completed.stdout.count("id") == (0 if error else COUNT)
+
+
+@pytest.mark.slow
+def test_a_script_that_is_no_file_is_one_error(dataset: Any) -> None:
+    command = [sys.executable, "-", dataset._source.pool.directory]
+    completed = subprocess.run(command, input=f"{UNGUARDED}read()", capture_output=True, text=True, timeout=60)
+    assert completed.stderr.count("Traceback") == 1
+    assert "expected a script in a file, got standard input" in completed.stderr
+
+
 def test_what_parallel_refuses(dataset: Any) -> None:
     with pytest.raises(TypeError, match="pickled .*lambda.*module"):
         next(iter(dataset.map(lambda example: example).parallel(processes=1)))

@@ -16,6 +16,7 @@ import pickle
 import signal
 import socket
 import struct
+import sys
 import tempfile
 import time
 import traceback
@@ -30,6 +31,7 @@ from beam_datasets.reading.index.transforms import Operation, Shared
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
+    from types import FrameType
 
     from beam_datasets.reading.plan import ReadPlan
 
@@ -45,6 +47,12 @@ _MESSAGE_SECONDS = 0.2  # after which a worker sends the values that it has
 _MAX_UNREAD = 2  # messages of a worker
 _BLOCK_BYTES, _MAX_BLOCK = 1 << 20, 256  # limits of a worker's block: stored bytes, and items
 _SECONDS_TO_END = 5
+_WORKER_NAME = "beam_datasets-worker"
+_UNGUARDED = 3  # exit code of a worker that would start workers itself while it imports the main script
+_GUARD = (
+    "parallel(processes=...): each worker process imports the script, so the script must start reading under "
+    "`if __name__ == '__main__':`. Put its statements there, or into a function that is called there."
+)
 
 
 class WorkerTraceback(Exception):
@@ -67,10 +75,11 @@ def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, cou
 
     Raises:
         TypeError: a function of the dataset cannot be pickled.
-        RuntimeError: this process is a worker itself, which cannot start processes.
-        WorkerError: a process has died.
+        RuntimeError: this process is a worker itself, which cannot start processes; or it imports the main script.
+        WorkerError: a process has died, or the main script would start processes when a worker imports it.
         Exception: the error of a worker, after the examples before it.
     """
+    _check_main_script()
     owner = os.getpid()
     workers: list[Worker] = []
     try:
@@ -88,6 +97,28 @@ def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, cou
                 return
     finally:
         _end_workers(workers, is_owner=os.getpid() == owner)  # not in a child that was forked
+
+
+def _check_main_script() -> None:
+    """Checks that new processes can import the main script, and that this one is not importing it.
+
+    Raises:
+        SystemExit: this process is a worker that imports the script; its parent reports it.
+        RuntimeError: it is a process of the user's that imports the script; or the script is not a file.
+    """
+    if getattr(sys.modules.get("__main__"), "__file__", None) == "<stdin>":
+        raise RuntimeError(
+            "parallel(processes=...): expected a script in a file, got standard input, which worker processes cannot "
+            "import. Save the script, or use parallel(threads=...)."
+        )
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("<module>", "__mp_main__"):
+        frame = frame.f_back
+    if frame is None:
+        return
+    if multiprocessing.current_process().name == _WORKER_NAME:
+        raise SystemExit(_UNGUARDED)
+    raise RuntimeError(_GUARD)
 
 
 def _worker_payloads(dataset: ReadPlan, operation: Operation, epoch: int, count: int) -> list[bytes]:
@@ -123,7 +154,7 @@ def _start_worker(payload: bytes) -> Worker:
     connection, worker_connection = socket.socketpair()
     with worker_connection:
         process = multiprocessing.get_context("spawn").Process(
-            target=_run_worker, args=(payload, worker_connection), name="beam_datasets-worker", daemon=True
+            target=_run_worker, args=(payload, worker_connection), name=_WORKER_NAME, daemon=True
         )
         # Ctrl-C is for this process, which ends its workers: they would print a traceback each
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -190,10 +221,11 @@ def _receive(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any
         connection.send(b"\0")  # that it is read
     if len(files) != 1:
         process.join(_SECONDS_TO_END)
+        if process.exitcode == _UNGUARDED:
+            raise WorkerError(_GUARD)
         raise WorkerError(
             f"worker process {process.pid} ended with exit code {process.exitcode} before its examples did. Its "
-            "standard error says why. -9 may be the system, out of memory; 1 at the start a script that does not begin "
-            "under `if __name__ == '__main__':`."
+            "standard error says why. -9 may be the system, out of memory."
         )
     kind, is_one, count, start, size = _HEADER.unpack(header)
     try:
