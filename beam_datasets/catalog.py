@@ -23,7 +23,7 @@ from beam_datasets.advice import instead_of_argument, instead_of_format, names_f
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError, did_you_mean
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.metadata.names import DatasetName, check_config_name
+from beam_datasets.metadata.names import DatasetName, check_config_name, hint_for_file, is_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr, choose_version, is_requested
 
 if TYPE_CHECKING:
@@ -562,6 +562,8 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         return DatasetNotFoundError(
             f"{name} in {root} has no config {config!r}; published configs: {names_text}.{hint}"
         )
+    if config and is_file_name(path := f"{name}/{config}"):
+        return DatasetNotFoundError(f"{path!r} is not a dataset name.{hint_for_file(path)}")
     names = list_datasets(root)
     names_text = ", ".join(names) or "none"
     foreign = instead_of_format("load", name) or instead_of_format("load", config or "")  # such as 'owner/mnist'

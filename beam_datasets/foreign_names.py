@@ -21,7 +21,7 @@ from collections.abc import Mapping
 _PARTIAL = "`bd.load(..., decoders=bd.decode.PartialDecoding"
 _FILES = "`beam-datasets build"
 _IN_MAP = "`{ds}.map(function)`, where the function returns the changed example"
-_INFO = "`bd.builder(name).info.{name}`, or the info of `bd.load(..., with_info=True)`"
+_INFO = "`bd.builder(name, data_dir=directory).info.{name}`, or the info of `bd.load(..., with_info=True)`"
 _TFDS = "`import beam_datasets.tfds as tfds`, which has `tfds.{name}`"
 _CACHE = "`{ds}` as it is: local files need no cache; for remote ones set $BEAM_DATASETS_CACHE_DIR"
 _INDEX = "a library for vector search, with arrays of `{ds}.batch(256)`"
@@ -32,6 +32,7 @@ _BUILDER = "`bd.DatasetBuilder`: its `_split_generators` returns an iterable or 
 _RANKS = "`ds.as_torch()`, which divides the examples among ranks and workers"
 _BYTES = "`features.Text()` for text; encode it where it is read, in `ds.map(function)`"
 _RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
+_GUARD = ", in a script that begins under if __name__ == '__main__'"
 
 DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------ Hugging Face datasets: properties
@@ -44,32 +45,32 @@ DATASET: Mapping[str, str] = {
     "schema | lance_schema | dtypes | output_features | element_types | output_types | output_shapes | spec | signature | element"
     " | element_type | structure": "`{ds}.features`",
     "element_spec": "`{ds}.features`; `{ds}.as_tf_dataset().element_spec` is that of tf.data",
-    "info | with_info": "`bd.load(..., with_info=True)`, or `bd.builder(name).info`",
-    "builder_name": "`bd.builder(name).name`",
-    "builder": "`bd.builder(name)`",
-    "config_name": "`bd.builder(name).config_name`",
-    "version": "`bd.builder(name).version`",
+    "info | with_info": "`bd.load(..., with_info=True)`, or `bd.builder(name, data_dir=directory).info`",
+    "builder_name": "`bd.builder(name, data_dir=directory).name`",
+    "builder": "`bd.builder(name, data_dir=directory)`",
+    "config_name": "`bd.builder(name, data_dir=directory).config_name`",
+    "version": "`bd.builder(name, data_dir=directory).version`",
     "versions | list_versions": "`beam-datasets list --versions`",
     "checkout(version) | checkout_version(version) | at_version(version)": "`bd.load(name, split='train', version={version:'1.0.0'})`",
-    "fingerprint | digest | checksum": "`bd.builder(name).digest`, which identifies the published version",
+    "fingerprint | digest | checksum": "`bd.builder(name, data_dir=directory).digest`, which identifies the published version",
     "citation | description | homepage | license | dataset_size | download_size | supervised_keys": _INFO,
-    "size_in_bytes": "`bd.builder(name).info.dataset_size`",
-    "download_checksums": "checksums.tsv beside the builder; `bd.builder(name).manifest` has those of the shards",
+    "size_in_bytes": "`bd.builder(name, data_dir=directory).info.dataset_size`",
+    "download_checksums": "checksums.tsv beside the builder; `bd.builder(name, data_dir=directory).manifest` has those of the shards",
     "split": "`repr({ds})`, which shows the slice; `bd.load(..., split=['train[20%:]', 'train[:20%]'])` splits",
     "data": "`{ds}.to_arrow()`",
-    "cache_files | filepaths | filenames | shards | urls | files": "`bd.builder(name).info.splits['train'].filepaths`",
-    "num_shards | n_shards": "`bd.builder(name).info.splits['train'].num_shards`",
+    "cache_files | filepaths | filenames | shards | urls | files": "`bd.builder(name, data_dir=directory).info.splits['train'].filepaths`",
+    "num_shards | n_shards": "`bd.builder(name, data_dir=directory).info.splits['train'].num_shards`",
     "format": "`{ds}[0]`: values are NumPy's",
     "epoch": "`{ds}.iterate(epoch=0)`, which reads the given epoch",
     # --------------------------------------------------------------------------------- Hugging Face datasets: columns
     "select_columns(column_names) | project(columns) | with_features(features) | keep(columns) | keep_columns(columns)"
     " | only(columns)": _PARTIAL + "({column_names}))`, which decodes these features alone",
     "remove_columns(column_names) | pop(column) | drop_columns(columns) | drop_column(column)": _PARTIAL
-    + "([...]))` with the features to keep, without {column_names}",
+    + "([...]))` with the features to keep, without {column_names:those to remove}",
     "rename_column(original_column_name, new_column_name)": (
-        "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
+        "`{ds}.map(lambda e: {{{new_column_name:'new_name'} if name == {original_column_name:'old_name'} else name: e[name] for name in e}})`"
     ),
-    "rename_columns(column_mapping) | rename(columns)": "`{ds}.map(lambda e: {{({column_mapping:mapping}).get(name, name): e[name] for name in e}})`",
+    "rename_columns(column_mapping) | rename(columns)": "`{ds}.map(lambda e: {{({column_mapping:dict(old_name='new_name')}).get(name, name): e[name] for name in e}})`",
     "add_columns(transforms) | with_columns(transforms) | assign(transforms)": "`{ds}.map(lambda e: {{**e, 'name': value}})` for {transforms:new features}",
     "with_column(new, column) | add_column(name, column)": "`{ds}.map(lambda e: {{**e, {new:'name'}: value}})`",
     "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
@@ -141,12 +142,13 @@ DATASET: Mapping[str, str] = {
     "decode_images | decode_image | load_images": "`{ds}` as it is: images are decoded arrays",
     "encode_labels | label_encode": "`bd.features.ClassLabel` in the builder; a label that is read is an integer",
     "threads(count) | with_num_threads(count) | multithread(count) | with_threads(count) | with_workers(count)": "`{ds}.parallel(threads={count:4})`",
-    "multiprocess(count) | multiprocessing(count) | with_processes(count) | num_proc": "`{ds}.parallel(processes={count:4})`",
+    "multiprocess(count) | multiprocessing(count) | with_processes(count) | num_proc": "`{ds}.parallel(processes={count:4})`"
+    + _GUARD,
     "publish | materialise(path)": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice",
     "is_empty | empty": "`len({ds}) == 0`",
-    "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name).info.dataset_size`",
-    "dataset_name": "`bd.builder(name).name`",
-    "metadata": "`bd.builder(name).info.metadata`",
+    "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name, data_dir=directory).info.dataset_size`",
+    "dataset_name": "`bd.builder(name, data_dir=directory).name`",
+    "metadata": "`bd.builder(name, data_dir=directory).info.metadata`",
     "lookup(key) | get(key) | by_key(key) | get_by_key(key) | get_by_id(key) | fetch(key) | index(key)": "`{ds}.find({key})` for a key, or `{ds}[3]` for a position",
     "as_iterable | iterable | iter_rows | iterate_rows | iter_examples | rows | examples | to_iterator | stream | streaming": "`for example in {ds}`",
     "copy | clone | deepcopy | freeze | lazy | random_access": "`{ds}` as it is: it never changes, and its examples are read when they are asked for",
@@ -189,7 +191,7 @@ DATASET: Mapping[str, str] = {
     "verify | check": "`beam-datasets verify NAME`, or `bd.verify(directory)`",
     "diff(other) | compare(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
     "stats | statistics | plot | hist": "`beam-datasets stats NAME --html page.html`",
-    "name | data_dir | dataset_dir": "`bd.builder(name).{name}`",
+    "name | data_dir | dataset_dir": "`bd.builder(name, data_dir=directory).{name}`",
     "labels | classes | class_names | label_names | names | num_classes | num_labels | int2str | str2int | class_to_idx": (
         "`{ds}.features['label'].names`; a ClassLabel also has `num_classes`, `int2str` and `str2int`"
     ),
@@ -252,8 +254,9 @@ DATASET: Mapping[str, str] = {
     ),
     "options | with_options": "`bd.ReadConfig(...)` of `bd.load(..., read_config=...)`",
     "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device | with_prefetch(n)": (
-        "`{ds}.parallel(threads=4)`; `{ds}.parallel(processes=4)` for functions in Python, in a script that begins under "
-        "if __name__ == '__main__'; remote files are read ahead as it is"
+        "`{ds}.parallel(threads=4)`; `{ds}.parallel(processes=4)` for functions in Python"
+        + _GUARD
+        + "; remote files are read ahead as it is"
     ),
     "ragged_batch(batch_size) | dense_to_ragged_batch(batch_size) | sparse_batch(batch_size) | rebatch(batch_size)"
     " | batched(batchsize) | listed(batchsize) | shuffle_batch(batch_size)": "`{ds}.batch({batch_size:32})`",
@@ -304,7 +307,7 @@ DATASET: Mapping[str, str] = {
         "`collections.Counter(int(e['label']) for e in {ds})`, or `beam-datasets stats NAME`"
     ),
     "sql(query) | duckdb": "`{ds}.to_arrow()`, a table that DuckDB queries; `bd.materialize(..., where='price > 3')` selects examples",
-    "path | url | root | directory | location | uri": "`bd.builder(name).dataset_dir`",
+    "path | url | root | directory | location | uri": "`bd.builder(name, data_dir=directory).dataset_dir`",
     "rank | world_size | process_index | process_count | local_rank": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard(0, 2)`",
     "T | abs | aggregate | asof | bfill | boxplot | clip | convert_dtypes | cov | cummax | cummin | cumprod | duplicated | ewm"
     " | expanding | ffill | iat | idxmax | idxmin | interpolate | isin | kurtosis | mask | mode | notna | notnull | pct_change"
@@ -331,14 +334,14 @@ DATASET: Mapping[str, str] = {
     "iter_slices(n_rows)": "`{ds}.batch({n_rows:32})`",
     "write_ndjson(path) | sink_ndjson(path)": "`bd.export(source, to={path:directory}, format='jsonl')`",
     "sink_parquet(path) | sink_csv(path) | sink_ipc(path)": "`bd.export(source, to={path:directory}, format='parquet')`",
-    "estimated_size | get_total_buffer_size": "`bd.builder(name).info.dataset_size`",
+    "estimated_size | get_total_buffer_size": "`bd.builder(name, data_dir=directory).info.dataset_size`",
     "collect_schema": "`{ds}.features`",
     "explain | show_graph": "`repr({ds})`, which shows the operations",
     "combine_chunks | shrink_to_fit | set_sorted | unify_dictionaries": "`{ds}.to_arrow()`, a table",
     "from_dicts | from_pylist | from_pydict | from_arrays | from_batches | from_records": _BUILDER,
     "equals(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
     # ----------------------------------------------------------------------------------- Lance, Ray, older names of tf.data
-    "get_fragments | get_fragment | fragments | input_files": "`bd.builder(name).info.splits['train'].filepaths`",
+    "get_fragments | get_fragment | fragments | input_files": "`bd.builder(name, data_dir=directory).info.splits['train'].filepaths`",
     "latest_version | tags": "`beam-datasets list --versions`, which shows versions and tags",
     "cleanup_old_versions": "`beam-datasets prune NAME --keep 7`",
     "alter_columns | replace_schema | append_column | set_column | insert_column | replace_column | remove_column": (
@@ -362,7 +365,7 @@ DATASET: Mapping[str, str] = {
     # -------------------------------------------------------- PyTorch, torchvision, MosaicML, WebDataset, SeqIO: attributes
     "samples | imgs | images | tensors | indices": "`{ds}[0]` for an example; `for example in {ds}` reads all",
     "prefetch_factor | timeout | multiprocessing_context | generator": _TORCH_LOADER + ", whose argument it is",
-    "cumulative_sizes": "`bd.builder(name).info.splits['train'].shard_lengths`",
+    "cumulative_sizes": "`bd.builder(name, data_dir=directory).info.splits['train'].shard_lengths`",
     "download": "`beam-datasets build MODULE_OR_FILE`, whose builder downloads; a published dataset is read from its data_dir",
     "local | remote": "`bd.load(name, data_dir=directory)`, where data_dir may be a URL; $BEAM_DATASETS_CACHE_DIR keeps what was read",
     "shuffle_algo | shuffle_block_size | num_canonical_nodes | set_shuffle | shardshuffle | nodesplitter": (
@@ -397,9 +400,9 @@ DATASET: Mapping[str, str] = {
     "predownload | download_timeout | download_retry": "`{ds}.parallel(threads=4)`; remote files are read ahead as it is",
     "get_len | reset": "`len({ds})`; each `iter({ds})` starts from the beginning",
     # ----------------------------------------------------------------------------------------------------------- SeqIO
-    "num_input_examples(split)": "`bd.builder(name).info.splits[{split:'train'}].num_examples`",
+    "num_input_examples(split)": "`bd.builder(name, data_dir=directory).info.splits[{split:'train'}].num_examples`",
     "get_dataset": "`bd.load(name, split='train')`",
-    "splits": "`list(bd.builder(name).info.splits)`",
+    "splits": "`list(bd.builder(name, data_dir=directory).info.splits)`",
     "preprocessors | postprocessor | target_transform": "`{ds}.map(function)`",
     # ---------------------------------------------------------------------------------------------------- pandas, Lance
     "head(n) | show | limit(n) | first": "`{ds}[:{n:5}]`; `bd.show_examples({ds})` shows them in a notebook",
@@ -650,14 +653,14 @@ PACKAGE: Mapping[str, str] = {
         "`bd.load({path}, split='train')` for a published dataset; files become one first: `beam-datasets build {data_files:FILE}` "
         "names the command for their format"
     ),
-    "load_dataset_builder(path)": "`bd.builder({path})`",
+    "load_dataset_builder(path)": "`bd.builder({path}, data_dir=directory)`",
     "load_from_disk(dataset_path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
     "split_dataset_by_node(dataset, rank, world_size) | distributed": (
         "`{dataset:ds}.as_torch()`, which finds the ranks, or `{dataset:ds}.shard({rank:0}, {world_size:2})`"
     ),
     "from_generator(generator) | from_list | from_dict | from_pandas | from_polars | from_tensor_slices | from_tensors"
     " | from_records | range": _BUILDER,
-    "find(name) | get(name)": "`bd.builder({name})`; `ds.find(key)` finds an example",
+    "find(name) | get(name)": "`bd.builder({name}, data_dir=directory)`; `ds.find(key)` finds an example",
     "torch | jax | tf | pytorch | tensorflow": "`ds.as_torch()`, `ds.as_jax()` or `ds.as_tf_dataset()`",
     "DatasetDict | IterableDatasetDict": "`bd.load(name)`, which returns a dict of all splits",
     "IterableDataset": "`bd.Dataset`, or `ds.as_torch()` for PyTorch's",
@@ -668,9 +671,9 @@ PACKAGE: Mapping[str, str] = {
     " | CombinedStreamingDataset(datasets, weights) | ParallelStreamingDataset(datasets, weights) | Mixture"
     " | RandomMix(datasets, probs) | RoundRobin(datasets) | CycleStreamingDataset(datasets)": "`bd.mix({datasets:[a, b]}, weights={probabilities:[0.7, 0.3]}, seed=0)`",
     "get_dataset_config_names(path)": "`beam-datasets list --data_dir DIR`",
-    "get_dataset_split_names(path)": "`list(bd.builder({path:name}).info.splits)`",
-    "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}).info`",
-    "get_dataset_default_config_name": "`bd.builder(name).config_name`",
+    "get_dataset_split_names(path)": "`list(bd.builder({path:name}, data_dir=directory).info.splits)`",
+    "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}, data_dir=directory).info`",
+    "get_dataset_default_config_name": "`bd.builder(name, data_dir=directory).config_name`",
     **{names: text for names, text in FEATURES.items() if "DataFrame" not in names},
     "DataFrame(data) | Table(data)": "`{data:ds}.to_pandas()`, `{data:ds}.to_polars()` or `{data:ds}.to_arrow()`",
     "ClassLabel | Image | Audio | Video | Sequence | Translation | TranslationVariableLanguages | Text | Tensor | Scalar"
@@ -685,8 +688,8 @@ PACKAGE: Mapping[str, str] = {
     ),
     "are_progress_bars_disabled | disable_progress_bars | enable_progress_bars | is_progress_bar_enabled | tqdm": _QUIET,
     "Column | IterableColumn": "`[e['label'] for e in ds]`",
-    "schema | columns | column_names": "`bd.builder(name).info.features`",
-    "splits | split_names": "`list(bd.builder(name).info.splits)`",
+    "schema | columns | column_names": "`bd.builder(name, data_dir=directory).info.features`",
+    "splits | split_names": "`list(bd.builder(name, data_dir=directory).info.splits)`",
     "experimental": "docs/index.md, which lists what there is",
     # --------------------------------------------------------------------------------------------------------- PyTorch
     "DataLoader(dataset, batch_size) | StatefulDataLoader(dataset, batch_size) | StreamingDataLoader(dataset, batch_size)"
@@ -783,7 +786,7 @@ PACKAGE: Mapping[str, str] = {
     "IndexSampler | samplers": "`ds.shuffle(seed=0).repeat(epochs)`",
     "ShardInfo(index, num_shards)": "`ds.shard({index:0}, {num_shards:2})`",
     "ShardOptions | ShardByJaxProcess | NoSharding | sharding": "`ds.shard(rank, num_ranks)`, or `bd.split_for_jax_process('train')`",
-    "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`",
+    "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`" + _GUARD,
     "Batch(batch_size)": "`ds.batch({batch_size:32})`",
     "MapTransform | MapWithIndex | RandomMap | RandomMapTransform | transforms"
     " | Transformation | Transformations": "`ds.map(function)`",
@@ -801,15 +804,15 @@ PACKAGE: Mapping[str, str] = {
     "read_parquet(path) | from_parquet(path)": _FILES
     + " parquet --name NAME --pattern {path:'*.parquet'} --data_dir DIR`",
     "build | create | write | generate | save | publish | prepare | download_and_prepare": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
-    "list | list_datasets | available | datasets | registry | registered | mixtures": "`bd.list_builders()`",
+    "list(data_dir) | list_datasets | available | datasets | registry | registered | mixtures": "`bd.list_builders({data_dir})`",
     "register | register_builder | register_dataset": "an import of the builder's module, which registers it; `beam-datasets build FILE`",
     "DATA_DIR | home | data_home | cache_dir | HOME": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir=directory)`",
     "stats | describe": "`beam-datasets stats NAME`",
-    "info(name) | get_info(name) | dataset_info(name)": "`bd.builder({name:'name'}).info`",
-    "list_dataset | list_names | ls | catalogue": "`bd.list_builders(data_dir)`",
+    "info(name) | get_info(name) | dataset_info(name)": "`bd.builder({name:'name'}, data_dir=directory).info`",
+    "list_dataset(data_dir) | list_names | ls | catalogue": "`bd.list_builders({data_dir})`",
     "list_versions(name) | list_configs(name) | versions(name) | get_versions(name) | configs(name)": "`beam-datasets list --versions --data_dir DIR`",
     "make_dataset | create_dataset | get_data | load_data(name) | fetch(name) | load_split(name) | import_dataset(name)": "`bd.load({name:'name'}, split='train')`",
-    "load_builder(name) | get_builder(name) | builder_from_name(name)": "`bd.builder({name})`",
+    "load_builder(name) | get_builder(name) | builder_from_name(name)": "`bd.builder({name}, data_dir=directory)`",
     "builder_from_files | read_tfrecord(pattern) | read_tfrecords(pattern) | from_tfrecord(pattern) | from_tfrecords(pattern)": (
         "`bd.adopt({pattern:'*.tfrecord'}, features)`, then `bd.load`; "
         + _FILES
@@ -867,7 +870,7 @@ PACKAGE: Mapping[str, str] = {
     "gc(directory)": "`beam-datasets gc {directory:DATA_DIR}`",
     "site(directory)": "`beam-datasets site {directory:DATA_DIR} --to DIR`",
     "doctor": "`beam-datasets doctor`",
-    "inspect_dataset(path)": "`bd.builder({path}).info`",
+    "inspect_dataset(path)": "`bd.builder({path}, data_dir=directory).info`",
     "load_metric | list_metrics | evaluate": _RUN_MODEL,
     "LanceDataset(uri)": "`bd.builder_from_directory({uri:directory}).as_dataset('train')`",
     "autodecode | shardlists | filters | handlers | cache | pipeline | compat | iterators": (
@@ -896,7 +899,7 @@ INFO: Mapping[str, str] = {
     "read_from_directory | from_directory": "`bd.builder_from_directory(directory).info`",
     "post_processed | task_templates | post_processing_size | download_checksums | dataset_file_size": "the builder: none of it is stored",
     "train | test | num_splits": "`{info}.splits`",
-    "path | data_dir | dataset_dir | directory | location": "`bd.builder(name).dataset_dir`",
+    "path | data_dir | dataset_dir | directory | location": "`bd.builder(name, data_dir=directory).dataset_dir`",
     "write_to_directory | initialize_from_bucket": "a builder, which writes it when it publishes",
 }
 
@@ -911,7 +914,7 @@ SPLITS: Mapping[str, str] = {
 SPLIT: Mapping[str, str] = {
     "num_rows | size | count | num_samples | examples | length": "`{split}.num_examples`",
     "get_read_instruction | get_available_shards": "`{split}.file_instructions`",
-    "features | info": "`bd.builder(name).info.features`",
+    "features | info": "`bd.builder(name, data_dir=directory).info.features`",
     "as_dataset | dataset | load": "`bd.load(name, split='train')`",
     "files | shards | paths": "`{split}.filepaths`",
 }
@@ -988,7 +991,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "shuffle": "`bd.mix({sources:[a, b]}, seed=0)`; each source is shuffled before, as in `ds.shuffle(seed=0)`",
         "length | num_examples | num_samples | size | take | limit": "`bd.mix({sources:[a, b]}).take({value})`",
         "batch_size": "`bd.mix({sources:[a, b]}).batch({value})`",
-        "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`",
+        "num_workers | num_proc": "`bd.mix({sources:[a, b]}).parallel(processes={value})`" + _GUARD,
         "probabilities | probs | rates | proportions | proportion | ratios | fractions | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
         "rerandomize_each_iteration | deterministic": "nothing: the seed decides the order, and `repeat()` reads each epoch in another one",
         "stopping_strategy | stop_on_empty_dataset": "`bd.mix({sources:[a, b]}, stop='first')`, or `stop='all'`",
@@ -996,7 +999,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "map": {
         "": "`{ds}.map({function})`, with a function of one argument",
         "batched | batch_size": "`{ds}.batch({batch_size:32}).map({function})`",
-        "num_proc": "`{ds}.map({function}).parallel(processes={value})`",
+        "num_proc": "`{ds}.map({function}).parallel(processes={value})`" + _GUARD,
         "num_parallel_calls | num_workers | workers | num_threads | max_workers | threads | concurrency | parallel": (
             "`{ds}.map({function}).parallel(threads=4)`"
         ),
@@ -1013,8 +1016,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "map_func | transform | func | fn": "`{ds}.map({value})`",
     },
     "parallel": {
-        "": "`{ds}.parallel(processes=4)` for functions in Python, or `{ds}.parallel(threads=4)`",
-        "num_workers | workers | num_proc | num_processes | n_jobs | cpus | cores | jobs": "`{ds}.parallel(processes={value})`",
+        "": "`{ds}.parallel(threads=4)`, or `{ds}.parallel(processes=4)` for functions in Python" + _GUARD,
+        "num_workers | workers | num_proc | num_processes | n_jobs | cpus | cores | jobs": "`{ds}.parallel(processes={value})`"
+        + _GUARD,
         "num_threads | max_workers": "`{ds}.parallel(threads={value})`",
     },
     "to_frame": {
@@ -1034,7 +1038,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "batched | batch_size": "`{ds}.filter({function})`, a function of one example",
         "with_indices": "`(e for i, e in enumerate({ds}) if ({function})(e, i))`",
         "input_columns": "`{ds}.filter(lambda e: ({function})(*[e[name] for name in names]))`, where names is a list, for {value}",
-        "num_proc": "`{ds}.parallel(processes={value}).filter({function})`",
+        "num_proc": "`{ds}.parallel(processes={value}).filter({function})`" + _GUARD,
         "fn_kwargs": "`{ds}.filter(functools.partial({function}, **{value}))`",
         "load_from_cache_file | keep_in_memory | name | desc": "`{ds}.filter({function})`: nothing is stored",
         "predicate | transform | func | fn": "`{ds}.filter({value})`",
@@ -1447,7 +1451,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "image_size | img_size | target_size | resize | size | color_mode | normalize": (
             "`bd.load({name}, split={split:'train'}).map(function)`, where the function changes the image"
         ),
-        "num_proc | num_workers": "`bd.load({name}, split={split:'train'}).parallel(processes={value})`",
+        "num_proc | num_workers": "`bd.load({name}, split={split:'train'}).parallel(processes={value})`" + _GUARD,
         "token | use_auth_token": "`bd.load({name}, storage_options={{'token': {value}}})`",
         "verbose | quiet | progress | progress_bar | show_progress | log_level": "nothing: reading prints nothing",
         "label_names | str_labels | decode_labels": "`ds.features['label'].int2str(index)`, or `ds.to_pandas(label_names=True)`",

@@ -104,7 +104,7 @@ _NOT_HERE = {
     "folder_dataset.compute_split_info": "use `beam-datasets adopt`, or bd.adopt()",
     "core.visualization": "use bd.show_examples(ds) or `beam-datasets head`",
     "core.registered": "use bd.list_builders(), and an import of the builder's module, which registers it",
-    "core.dataset_metadata": "use bd.builder(name).info",
+    "core.dataset_metadata": "use bd.builder(name, data_dir=directory).info",
     "core.logging": "use logging.getLogger('beam_datasets')",
     "features.text": "features.Text stores text; encode it where it is read, in ds.map(function)",
     "features.SubwordTextEncoder": "features.Text stores text; encode it where it is read, in ds.map(function)",

@@ -1,4 +1,4 @@
-"""Advice on data files that are passed in place of a builder or a dataset: the commands that build them, by name."""
+"""Advice on files and folders that are passed in place of a builder or a dataset: the commands that build them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
-_DATA_FILE = re.compile(
-    r".*\.(csv|tsv|tab|jsonl|ndjson|json|parquet|txt|tfrecords?)(\.(gz|bz2|xz|zst))?", re.IGNORECASE
-)
-_FORMAT_OF = {
-    "tsv": "csv",
-    "tab": "csv",
-    "json": "jsonl",
-    "ndjson": "jsonl",
-    "txt": "text_lines",
-    "tfrecords": "tfrecord",
-}
-"""Suffix -> format, where they differ."""
+from beam_datasets.metadata.data_files import DATA_FILE, build_by
+
 _IMAGE_FILE = re.compile(r".*\.(jpe?g|png|gif|bmp|tiff?|webp|heic|avif)", re.IGNORECASE)
 _SOUND_FILE = re.compile(r".*\.(wav|flac|ogg|mp3|aiff?)", re.IGNORECASE)
 _AS_CSV = "Save it as CSV, then `beam-datasets build csv --name NAME --pattern FILE.csv`"
@@ -63,34 +53,6 @@ _WAYS = {
 """Suffix of a file that no format reads -> what to do."""
 
 
-def build_arguments(text: str) -> str | None:
-    """Returns the arguments of `build` for a data file, such as "csv --pattern a.csv"; None for an unknown suffix.
-
-    >>> build_arguments("a.tsv.gz"), build_arguments("x.py")
-    ('csv --pattern a.tsv.gz', None)
-    """
-    data = _DATA_FILE.fullmatch(text)
-    if data is None:
-        return None
-    suffix = data[1].lower()
-    return f"{_FORMAT_OF.get(suffix, suffix)} --pattern {shlex.quote(text)}"
-
-
-def build_by(pattern: str) -> str:
-    """Returns the command that builds data files: "beam-datasets build csv --name a --pattern a.csv".
-
-    The name is that of the file, or NAME if a dataset cannot have it.
-
-    >>> print(build_by("in/My houses.csv"))
-    beam-datasets build csv --name my_houses --pattern 'in/My houses.csv'
-    >>> print(build_by("*.jsonl.gz"))
-    beam-datasets build jsonl --name NAME --pattern '*.jsonl.gz'
-    """
-    stem = re.sub(r"\W+", "_", os.path.basename(pattern).partition(".")[0].lower())
-    name = stem if re.fullmatch(r"[a-z]\w*", stem) else "NAME"
-    return f"beam-datasets build {(build_arguments(pattern) or '').replace(' ', f' --name {name} ', 1)}"
-
-
 def way_to_build(text: str) -> str:
     """Returns a sentence that says how to build a file of a kind that no command reads; '' for any other text.
 
@@ -119,7 +81,7 @@ def ways_to_build_folder(folder: str) -> Iterator[str]:
 
     The commands follow the names of the files: first one for data files, then for images, then for sounds.
     """
-    files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
+    files = filter(None, map(DATA_FILE.fullmatch, sorted(os.listdir(folder))))
     alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
     yield from (f"data files by their format: {build_by(one)}" for one in sorted(alike)[:1])
     for pattern, noun, kind in ((_IMAGE_FILE, "images", "image_folder"), (_SOUND_FILE, "sounds", "sound_folder")):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
 from beam_datasets.errors import MetadataError
+from beam_datasets.metadata.data_files import build_arguments, build_by
 from beam_datasets.metadata.version import LATEST
 
 Scalar: TypeAlias = "bool | int | float | str"
@@ -113,7 +114,6 @@ class DatasetName:
         )
 
 
-_FILE = re.compile(r"\.(csv|tsv|jsonl?|parquet|txt|tfrecord|py)(\.\w+)?$", re.IGNORECASE)
 _APPENDED_VERSION = re.compile(r"(\w+)[-.]v?(\d+\.\d+\.\d+)")
 _SHORT_VERSION = re.compile(r"(.*):(\d+)(?:\.(\d+))?$")
 
@@ -130,7 +130,7 @@ def _hint_for(text: str) -> str:
     if (slice_start := text.find("[")) > 0:
         return f" A slice is given by split='train{text[slice_start:]}' (--split)."
     if is_file_name(text):
-        return " Files become a dataset first: `beam-datasets build --help` lists the formats."
+        return hint_for_file(text)
     if "/" in text:
         return " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
     return ""
@@ -138,7 +138,18 @@ def _hint_for(text: str) -> str:
 
 def is_file_name(text: str) -> bool:
     """Returns whether a text is the name of a file of data, or of a builder, by its suffix."""
-    return _FILE.search(text) is not None
+    return text.lower().endswith(".py") or build_arguments(text) is not None
+
+
+def hint_for_file(text: str) -> str:
+    """Returns advice, after a space, to build the file with this name: " A file becomes a dataset first: ...".
+
+    >>> print(hint_for_file("in/sales.csv").strip())
+    A file becomes a dataset first: `beam-datasets build csv --name sales --pattern in/sales.csv --data_dir DIR`.
+    """
+    if build_arguments(text) is None or text.startswith(("http:", "https:")):
+        return " Files become a dataset first: `beam-datasets build --help` lists the formats."
+    return f" A file becomes a dataset first: `{build_by(text)} --data_dir DIR`."
 
 
 def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:

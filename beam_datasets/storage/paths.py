@@ -90,7 +90,7 @@ def as_text(path: Any) -> str:
     if isinstance(path, (str, os.PathLike)) and isinstance(text := os.fspath(path), str):
         return text
     is_of_dataset = type(path).__name__ in ("Dataset", "ReadOnlyBuilder")
-    hint = " Give its directory: bd.builder(name).dataset_dir." if is_of_dataset else ""
+    hint = " Give its directory: bd.builder(name, data_dir=directory).dataset_dir." if is_of_dataset else ""
     raise TypeError(f"a path is a str or an os.PathLike of str, got {path!r:.100}.{hint}")
 
 

@@ -58,7 +58,6 @@ FOLLOWED_ELSEWHERE = {
     "cli/options.py:_option_of beam-datasets info {}`": "tests/cli/test_foreign_commands.py",
     "cli/options.py:check_beam_options --resume": "tests/cli/test_materialize.py",
     "cli/options.py:num_shards --num_shards": "tests/cli/test_options.py::test_no_numbers_of_shards",
-    "cli/data_files.py:build_by --name": "tests/cli/test_resolve.py",
     "cli/data_files.py:ways_to_build_folder --name": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/data_files.py:ways_to_build_folder --root": f"{_TRIAL}::test_a_folder_of_images_is_built_as_the_error_says",
     "cli/data_files.py:ways_to_build_folder beam-datasets build {}": (
@@ -72,7 +71,6 @@ FOLLOWED_ELSEWHERE = {
     "cli/data_files.py:way_to_build beam-datasets build --help`": "tests/cli/test_resolve.py",
     "cli/resolve.py:builder_file --help": "tests/cli/test_resolve.py",
     "cli/resolve.py:builder_file beam-datasets build --help`": "tests/cli/test_resolve.py",
-    "cli/data_files.py:build_by beam-datasets build {}": f"{_TRIAL}",
     "files/csv.py:_text_warnings --feature": "tests/files/test_text_notes.py",
     "files/glob.py:_files_in_store pip install 'apache-beam[{}]'": "tests/files/test_glob.py",
     "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
@@ -81,7 +79,6 @@ FOLLOWED_ELSEWHERE = {
     "files/parquet.py:_undecoded_columns --feature": "tests/files/test_parquet_types.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
-    "cli/data_files.py:build_arguments --pattern": "tests/cli/test_resolve.py",
     "cli/explorer/app.py:make_app beam-datasets explore": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run --port": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run beam-datasets explore": "tests/cli/test_explore.py",
