@@ -18,6 +18,7 @@ from typing import Any
 
 from beam_datasets._version import __version__
 from beam_datasets.features import FeatureConnector, to_json_text
+from beam_datasets.features.custom import Customised
 from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.passwords import without_passwords
 
@@ -66,7 +67,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
     classes = {type(builder)}
     for _, _, feature in iter_nested_features(features):
         connector = strip_sequences(feature)
-        classes.add(type(getattr(connector, "connector", connector)))
+        classes.add(type(connector.connector if isinstance(connector, Customised) else connector))
     for kind in classes:
         for module, digest in _modules(kind):
             facts[f"code of {module}"] = digest

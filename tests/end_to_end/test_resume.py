@@ -360,7 +360,13 @@ def test_a_command_with_a_password_is_not_kept(monkeypatch):
     assert command_to_resume() is None
 
 
-@pytest.mark.parametrize("feature", [Money(), F.Sequence(Money()), {"of": Grade(num_classes=2)}])
+class MoneyOfAnother(Money):
+    """A connector with an attribute that is a connector itself."""
+
+    connector = F.Text()
+
+
+@pytest.mark.parametrize("feature", [Money(), F.Sequence(Money()), {"of": Grade(num_classes=2)}, MoneyOfAnother()])
 def test_the_code_of_connectors_is_compared(tmp_path, paths, feature):
     class Own(Units, skip_registration=True):
         def _info(self):
