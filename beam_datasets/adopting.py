@@ -196,7 +196,7 @@ def _check_free(directory: str, *, new: bool) -> None:
     """
     if new and storage.is_remote(directory):
         raise StorageError(f"{directory} is not local: adopt() makes directories on local disks only; upload it after.")
-    names = storage.list_dir(directory) if storage.is_dir(directory) else []
+    names = storage.list_dir(directory, missing_ok=True)
     existing = set(names) if new else {INFO_FILE, catalog.FEATURES_FILE, MANIFEST_FILE}.intersection(names)
     if existing:
         raise AlreadyPublishedError(

@@ -422,7 +422,7 @@ def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
 
 def _list_version_dirs(folder: str) -> list[Version]:
     """Returns the versions after which entries of a directory are named, published or not, lowest first."""
-    names = storage.list_dir(folder) if storage.is_dir(folder) else []
+    names = storage.list_dir(folder, missing_ok=True)
     return sorted(Version(name) for name in names if Version.is_valid(name) and str(Version(name)) == name)
 
 
@@ -624,7 +624,6 @@ def _dataset_path(root: str, name: str, config: str | None = None) -> str:
 
 def _subdirs(folder: str) -> list[str]:
     """Returns the names of the directories in a directory, but for hidden and unfinished ones."""
-    if not storage.is_dir(folder):
-        return []
-    names = [name for name in storage.list_dir(folder) if not name.startswith((".", "incomplete."))]
+    names = storage.list_dir(folder, missing_ok=True)
+    names = [name for name in names if not name.startswith((".", "incomplete."))]
     return [name for name in names if storage.is_dir(storage.join(folder, name))]

@@ -104,7 +104,7 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
 def tags_in(folder: str) -> dict[str, str]:
     """Returns {tag: version} of the versions in a directory."""
     tags = _tag_path(folder)
-    names = storage.list_dir(tags) if storage.is_dir(tags) else []
+    names = storage.list_dir(tags, missing_ok=True)
     return {name: storage.read_bytes(storage.join(tags, name)).decode() for name in names if _TAG.fullmatch(name)}
 
 
@@ -181,7 +181,7 @@ def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
 def _find_half_removed(folder: str) -> list[str]:
     """Returns the versions, such as "1.0.0", whose removal from an object store was not completed; [] on a disk."""
     marks = _mark_path(folder)
-    names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
+    names = storage.list_dir(marks, missing_ok=True) if storage.is_remote(folder) else []
     return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]
 
 

@@ -118,7 +118,7 @@ class Owner:
 
 def remove_owned(directory: str) -> None:
     """Removes a local directory, owner.json last, so that another process can go on if this one is killed."""
-    for name in storage.list_dir(directory) if storage.is_dir(directory) else ():
+    for name in storage.list_dir(directory, missing_ok=True):
         path = storage.join(directory, name)
         if name != OWNER_FILE:
             (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)

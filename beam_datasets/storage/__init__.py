@@ -66,14 +66,23 @@ def size(path: PathLike) -> int:
     return backend.size(path)
 
 
-def list_dir(path: PathLike) -> list[str]:
+def list_dir(path: PathLike, *, missing_ok: bool = False) -> list[str]:
     """Returns the names in a directory, sorted.
 
+    Args:
+        path: the directory.
+        missing_ok: whether the names are [] if there is no directory, which on an object store has something below it.
+
     Raises:
-        FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
+        FileNotFoundError: there is no directory, unless `missing_ok`.
     """
     backend, path = _resolve_backend(path)
-    return sorted(backend.list_dir(path))
+    try:
+        return sorted(backend.list_dir(path))
+    except (StorageError, ValueError) as error:  # the latter of a null byte in a path
+        if missing_ok and (isinstance(error, FileNotFoundError) or not backend.is_dir(path)):
+            return []
+        raise
 
 
 def make_dirs(path: PathLike) -> None:

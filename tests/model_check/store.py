@@ -113,10 +113,10 @@ class Store:
         """Returns the object's size in bytes."""
         return int(self._request("head", path, lambda: len(self._get(path))))
 
-    def list_dir(self, path: str) -> list[str]:
+    def list_dir(self, path: str, *, missing_ok: bool = False) -> list[str]:
         """Returns the names below, up to the next slash."""
         keys = self._request("list", path, lambda: self._below(path))
-        if not keys:
+        if not keys and not missing_ok:
             raise PathNotFoundError(f"{path}: there is nothing below it")
         return sorted({key[len(path) + 1 :].partition("/")[0] for key in keys})
 
@@ -245,9 +245,11 @@ class Disk(Store):
         """Returns False: there are no links."""
         return False
 
-    def list_dir(self, path: str) -> list[str]:
+    def list_dir(self, path: str, *, missing_ok: bool = False) -> list[str]:
         """Returns the names in a directory."""
-        return list(self._request("list", path, lambda: self._names(path)))
+        return list(
+            self._request("list", path, lambda: [] if missing_ok and path not in self.dirs else self._names(path))
+        )
 
     def _names(self, path: str) -> list[str]:
         if path not in self.dirs:

@@ -80,9 +80,9 @@ class Storage:
 
     def _counted(self, name: str, function: Any) -> Any:
         @functools.wraps(function)
-        def call(path: Any, *arguments: Any) -> Any:
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
             self.calls.append((name, Path(path).name))
-            found = function(path, *arguments)
+            found = function(path, *arguments, **options)
             if name == "open_reader":
                 read = found.read
 

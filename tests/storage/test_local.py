@@ -106,6 +106,8 @@ def test_a_directory_is_no_file(tmp_path):
     with raises_with(StorageError, path=f"{tmp_path}/f/x"):
         storage.write_bytes(tmp_path / "f" / "x", b"1")
     assert storage.list_dir(tmp_path) == ["d", "f"]
+    for missing in ("f", "missing", "d/missing", "f/below", "x" * 300, "a\0b"):  # as `is_dir` finds
+        assert storage.list_dir(tmp_path / missing, missing_ok=True) == [], missing
 
 
 def _in_a_thread(act, path):
