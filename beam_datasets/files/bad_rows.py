@@ -49,7 +49,8 @@ class Bad:
 
 _OTHER_ENCODING = re.compile(r"not [\w-]+: byte 0x..|looks like UTF-16")  # see `inputs.undecodable`
 _OTHER_FORMAT = re.compile(
-    r"expected text, got an? |expected a TFRecord file.*, got an? |is not a Parquet file \(\d+ bytes\): it is an? "
+    r"expected text, got an? |expected a TFRecord file.*, got an? |is not a Parquet file \(\d+ bytes\): it is an? |"
+    "got a table as one object"
 )
 """Errors about a file of another format, which name it and what to do with it."""
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 from beam_datasets.errors import InputError, NoExamplesError
@@ -25,6 +26,7 @@ from beam_datasets.files.fields import Field, feature_name, with_slashes
 from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
+from beam_datasets.files.json_tables import has_equal_objects, note_on_equal_objects, table_problem
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
@@ -70,7 +72,7 @@ class Jsonl(RowsBuilder):
             InputError: no row can be used.
             NoExamplesError: no file has an object.
         """
-        guess, problem = self._guess_of(self._rows)
+        guess, problem = self._guess_of(self._rows_without_tables)
         if not guess.rows:
             if problem and (other := _other_format(self._all_files[0].path)):
                 raise InputError(expected="JSON lines", got=other, path=self._all_files[0].path)
@@ -84,6 +86,26 @@ class Jsonl(RowsBuilder):
             if not any(column == name or column.startswith(f"{name}/") for name in given_names):
                 log.warning(note)
         return fields
+
+    def _rows_without_tables(self, piece: Piece) -> Iterator[Row]:
+        """Yields the rows of a file; notes it if the only one may be a table.
+
+        Raises:
+            InputError: the only row is a table, and no type is given for a field of it.
+        """
+        rows = self._rows(piece)
+        first_rows = list(islice(rows, 2))
+        row = first_rows[0][2] if len(first_rows) == 1 else None
+        is_untyped = isinstance(row, dict) and not any(
+            name.replace(".", "/").partition("/")[0] in row for name in self._specs
+        )
+        if isinstance(row, dict) and is_untyped and not is_array(piece.file.path, self._encoding):
+            if problem := table_problem(row):
+                raise InputError(problem, path=piece.file.path)
+            if len(self._all_files) == 1 and has_equal_objects(row):
+                log.warning(note_on_equal_objects(piece.file.path))
+        yield from first_rows
+        yield from rows
 
     def _guess_rows(self) -> Guess:
         """Returns the kinds of the values in the first rows of each file."""

@@ -325,6 +325,22 @@ def test_json_of_other_layouts(tmp_path):
     assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", array))] == [1, 2]
 
 
+@follows("files/json_tables.py:table_problem --feature", "files/json_tables.py: jq -c 'to_entries[]")
+def test_a_json_table_that_is_one_object(tmp_path, caplog):
+    command = "jq -c 'to_entries[] | {key} + .value'"
+    path = write(tmp_path, "in.json", '{"7": {"a": 1}, "9": {"a": 2}}')
+    problem = refused("jsonl", path)
+    assert f"{command} writes one object per field" in problem and "--skip_bad" not in problem
+    rows_of_fields = [{"key": b"7", "a": 1}, {"key": b"9", "a": 2}]
+    assert rows("jsonl", converted(command, path)) == rows_of_fields
+    given = advises(problem, "--feature", "7=?")
+    assert rows("jsonl", path, *given) == [{"7": {"a": 1}, "9": {"a": 2}}]
+    path = write(tmp_path, "in.json", '{"x": {"a": 1}, "y": {"a": 2}}')
+    assert rows("jsonl", path) == [{"x": {"a": 1}, "y": {"a": 2}}]
+    assert f"{path}: its only object becomes one example; if it is a table: pandas writes" in caplog.text
+    assert command in caplog.text
+
+
 @pytest.mark.parametrize("line", ['{"a": 1,}', '{"a": "x\ty"}', "// c", '\x1e{"a": 1}', '{"a": 01}'])
 def test_lines_of_which_no_command_makes_json(line, tmp_path):
     """An option or a command that would fail, too, is not proposed."""

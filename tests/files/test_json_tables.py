@@ -1,0 +1,86 @@
+"""JSON files that contain a table as one object, as pandas writes them by default."""
+
+import json
+
+import pytest
+
+from beam_datasets.errors import InputError
+from tests.files.in_process import publish
+
+pd = pytest.importorskip("pandas")
+
+
+def table():
+    return pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", None]})
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "table"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda df: df,
+        lambda df: df[["a"]],
+        lambda df: df.iloc[[2]],
+        lambda df: df.set_index(pd.Index([-3, 40, 5])),
+        lambda df: df.set_index(pd.date_range("2024-01-01", periods=3)),
+        lambda df: df.assign(c=[[1], [], [2]]),
+    ],
+    ids=["plain", "one column", "one row", "integers as index", "times as index", "lists"],
+)
+@pytest.mark.parametrize("options", [(), ("--skip_bad",)], ids=["", "skip_bad"])
+@pytest.mark.filterwarnings("ignore")  # of pandas, about the format of its times
+def test_a_table_is_not_one_example(tmp_path, orient, change, options):
+    """Each became an example with a feature per row, or an error about lists."""
+    path = tmp_path / "in.json"
+    change(table()).to_json(path, orient=orient)
+    with pytest.raises(InputError, match=r"in\.json: expected one object per row, got a table") as caught:
+        publish("jsonl", path, *options)
+    assert f"orient='{orient}'" in str(caught.value)
+    assert "--skip_bad" not in str(caught.value)
+
+
+def test_the_table_written_as_the_error_says(tmp_path):
+    df = table()
+    df.to_json(tmp_path / "in.jsonl", orient="records", lines=True)
+    assert publish("jsonl", tmp_path / "in.jsonl").rows == [
+        {"a": 1, "b": b"x"},
+        {"a": 2, "b": b"y"},
+        {"a": 3, "b": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"a": {"0": 1, "1": 2}, "b": {"0": 3}},
+        {"a": {"0": 1}, "b": 2},
+        {"0": 1, "1": 2},
+        {"0": [1], "1": [2]},
+        {"a": {"x": 1}},
+        {"columns": ["a"], "data": [[1], [2, 3]]},
+        {"columns": ["a"], "index": [0, 1], "data": [[1]]},
+        {"columns": ["a"], "data": [[1]], "name": "t"},
+        {"schema": {"name": "t"}, "data": [{"a": 1}]},
+        {"schema": "t", "data": [{"a": 1}]},
+    ],
+    ids=json.dumps,
+)
+def test_an_object_that_may_be_an_example(tmp_path, row):
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps(row))
+    [example] = publish("jsonl", path).rows
+    assert json.loads(json.dumps(example, default=bytes.decode)) == row
+
+
+def test_tables_among_rows(tmp_path):
+    """Two objects are rows, whatever their fields are; a file with a table is named."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = [{"a": {"0": 1}}, {"a": {"0": 2}}]
+    (folder / "1.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert publish("jsonl", folder).rows == rows
+    (folder / "2.jsonl").write_text('[{"a": {"0": 3}}]')  # an array of rows is none, either
+    assert len(publish("jsonl", folder).rows) == 3
+    (folder / "3.jsonl").write_text(json.dumps(rows[0]))
+    with pytest.raises(InputError, match=r"3\.jsonl: expected one object per row, got a table"):
+        publish("jsonl", folder)
