@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice, feature_name
-from beam_datasets.files.numerals import PYTHON, Numerals
+from beam_datasets.files.numerals import PYTHON, Numerals, options_for, options_for_all
 
 Convert = Callable[[Any], Any]
 ConvertImage = Callable[[Any, Field, str], Any]
@@ -103,14 +103,38 @@ def value_converter(
     keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 
     def from_text(text: str | None) -> Any:
-        """Returns the converted value of a CSV field; a text in `missing` counts as None."""
+        """Returns the converted value of a CSV field; a text in `missing` counts as None.
+
+        Raises:
+            ValueError: the text is not a value of the field.
+        """
         if text is not None and (keeps_all or text not in missing):
-            value = parse(text)
+            try:
+                value = parse(text)
+            except ValueError as error:
+                raise ValueError(f"{error}{_separator_advice(text, field, numerals)}") from None
             if value is not None:  # JSON may be null
                 return convert(value)  # without the call of `from_value`, which would cost more than this
         return from_value(None)
 
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
+
+
+def _separator_advice(text: str, field: Field, numerals: Numerals) -> str:
+    """Returns the options with which a text is a number, as clauses for an error; '' if there are none.
+
+    >>> _separator_advice("1,50", Field("float64"), PYTHON), _separator_advice("x", Field("float64"), PYTHON)
+    ('; --decimal , reads it as 1.50', '')
+    """
+    if field.kind not in _PACKED and field.kind not in INTEGERS:
+        return ""
+    numbers = options_for_all([text.strip()], numerals)
+    if field.kind in INTEGERS and not field.exact:  # which the user has chosen
+        numbers = {options: number for options, number in numbers.items() if "." not in number}
+    ways = [f"{options} reads it as {number}" for options, number in numbers.items()]
+    if not ways and (options := options_for(text.strip(), numerals)):
+        ways = [f"{options} makes a number of it"]
+    return "".join(f"; {way}" for way in ways)
 
 
 def _parse_localized(parse: Convert, numerals: Numerals) -> Convert:

@@ -33,9 +33,10 @@ def table_problem(row: Mapping[str, Any]) -> str:
     if not orient:
         return ""
     ways = f"{_WAY}; {_LINES_OF_FIELDS}" if orient == "index" else _WAY
+    accept = f"{advice(next(iter(row)), '?')} accepts one example"
     return (
-        f"expected one object per row, got a table as one object (orient={orient!r} of pandas). Write it again: {ways}; "
-        f"{advice(next(iter(row)), '?')} accepts one example"
+        f"expected one object per row, got a table as one object (orient={orient!r} of pandas). Write it again: "
+        f"{ways}; {accept}"
     )
 
 

@@ -136,6 +136,36 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "line 4: column 'price': '1.234,50' is not a number" in refusal
 
 
+@pytest.mark.parametrize(
+    "text, kind, ways",
+    [
+        ("1,50", "float64", {"--decimal ,": 1.5}),
+        (" 2,25", "float32?", {"--decimal ,": 2.25}),
+        ("1.234,50", "float64", {"--decimal , --thousands .": 1234.5}),
+        ("1.234.567", "int64", {"--decimal , --thousands .": 1234567}),
+        ("1,234", "int32", {"--thousands ,": 1234}),
+        ("1,234", "float64", {"--decimal ,": 1.234, "--thousands ,": 1234.0}),
+        ("12 345", "int64", {"--thousands ' '": 12345}),
+    ],
+)
+def test_separators_of_a_column_whose_type_is_given(text, kind, ways, tmp_path):
+    """The type leaves no doubt that the texts are numbers, so the error of the row names the options."""
+    path = write(tmp_path, "in.csv", f"n;m\n7;x\n{text};y\n")
+    given = ("--delimiter", ";", "--feature", f"n={kind}")
+    problem = refused("csv", path, *given)
+    assert problem.count(" reads it as ") + problem.count(" makes a number of it") == len(ways)
+    for options, number in ways.items():
+        assert f"; {options} reads it as " in problem or f"; {options} makes a number of it" in problem
+        assert [row["n"] for row in rows("csv", path, *given, *shlex.split(options))] == [7, number]
+
+
+@pytest.mark.parametrize("text", ["x", "1,2,3", "1.5.2", "12 34", "030 123", "--5,0"])
+def test_texts_that_no_separators_make_numbers(text, tmp_path):
+    path = write(tmp_path, "in.csv", f"n;m\n7;x\n{text};y\n")
+    problem = refused("csv", path, "--delimiter=;", "--feature=n=float64")
+    assert not {"--decimal", "--thousands"} & {option for option, _ in advised(problem)}
+
+
 @pytest.mark.parametrize("space", [" ", "\u00a0", "\u2009", "\u202f"])
 @pytest.mark.parametrize("decimal", [",", "."])
 def test_thousands_with_spaces(space, decimal, tmp_path, caplog):
@@ -330,7 +360,8 @@ def test_a_json_table_that_is_one_object(tmp_path, caplog):
     command = "jq -c 'to_entries[] | {key} + .value'"
     path = write(tmp_path, "in.json", '{"7": {"a": 1}, "9": {"a": 2}}')
     problem = refused("jsonl", path)
-    assert f"{command} writes one object per field" in problem and "--skip_bad" not in problem
+    assert f"{command} writes one object per field" in problem
+    assert "--skip_bad" not in problem
     rows_of_fields = [{"key": b"7", "a": 1}, {"key": b"9", "a": 2}]
     assert rows("jsonl", converted(command, path)) == rows_of_fields
     given = advises(problem, "--feature", "7=?")
