@@ -120,6 +120,7 @@ class Field:
         source: Arrow type of the values from which text is converted.
         problem: why the field cannot be used as inferred, and what to do; '' if it can.
         is_published: whether its type is that of the version that is appended to.
+        is_unreadable: whether no type can be given: the values cannot be read, as those of encrypted columns.
         extensions: (path, description) of the values in a column of Parquet files whose Arrow extension types are not
             decoded.
     """
@@ -138,6 +139,7 @@ class Field:
     source: str = ""
     problem: str = ""
     is_published: bool = dataclasses.field(default=False, compare=False)
+    is_unreadable: bool = dataclasses.field(default=False, compare=False)
     extensions: tuple[tuple[str, str], ...] = dataclasses.field(default=(), compare=False)
 
     def __str__(self) -> str:
@@ -392,6 +394,8 @@ def override(
             inferred = result[name]
             if inferred.kind != UNKNOWN and not (inside_list and inferred.problem and inferred.kind != "list"):
                 result[name] = as_optional(inferred)
+        elif name in result and result[name].is_unreadable and requested.kind != "drop":
+            continue  # the problem remains
         elif requested.kind != FOUND and (name in result or may_add):
             if inside_list and requested.optional and requested.kind != "list":
                 path = prefix + name

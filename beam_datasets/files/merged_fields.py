@@ -44,6 +44,8 @@ class MergedColumn:
             value_path: path of the values: `a/x` is x in object a, `a[]` an item of list a.
             path: path of the current file.
         """
+        if one.is_unreadable or other.is_unreadable:
+            return one if one.is_unreadable else other
         if value_path in self._types and not other.problem:
             return self._conflict(one, other, value_path, path)
         if _is_null(other) or _is_null(one):

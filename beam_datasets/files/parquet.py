@@ -177,9 +177,11 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
         fields[name] = replace(field, extensions=unknown_extensions(column))
         if name in content.encrypted:
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
-            fields[name] = Field(UNKNOWN, problem=problem)
+            fields[name] = Field(UNKNOWN, problem=problem, is_unreadable=True)
     for name, problem in _undecoded_columns(content):
-        fields[name] = Field(UNKNOWN, problem=f"{content.path}: column {name!r} {problem}")
+        has_bytes = name in content.intervals and not content.schema.field(name).type.num_fields
+        problem = f"{content.path}: column {name!r} {problem}"
+        fields[name] = Field(UNKNOWN, problem=problem, is_unreadable=not has_bytes)
     return fields, nulls
 
 

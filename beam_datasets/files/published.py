@@ -84,6 +84,8 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
         may_add: whether objects may lack fields that are optional.
         may_lack: whether what the files lack becomes optional in the next version.
     """
+    if inferred.is_unreadable:
+        return inferred
     if inferred.fields is not None and published.fields is not None:
         guesses = guess.fields if guess else {}
         inner = with_all_published(inferred.fields, published.fields, guesses, may_add=may_add, may_lack=may_lack)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.inputs import FormatOptions
 
 BLANK = "blank lines left out"
+WITH_CARRIAGE_RETURNS = "lines with carriage returns (\\r) inside, which do not end lines"
 
 
 class TextLines(RowsBuilder):
@@ -58,7 +59,7 @@ class TextLines(RowsBuilder):
 def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -> Iterator[Row]:
     """Yields a row (byte offset, None, {"text": text}) for each line, with an error text for the dict of a bad line.
 
-    Blank lines are counted and left out, unless they are kept.
+    Blank lines are counted and left out, unless they are kept. Lines with carriage returns inside are counted.
 
     Args:
         piece: the part of a file to read.
@@ -68,10 +69,12 @@ def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -
     Raises:
         InputError: the only line ends of the file are carriage returns.
     """
-    blank = 0
+    blank = with_carriage_returns = 0
     for offset, line in lines(piece):
-        if not offset and b"\r" in line:
-            _check_line_ends(piece.file.path)
+        if b"\r" in line:
+            with_carriage_returns += 1
+            if not offset:
+                _check_line_ends(piece.file.path)
         try:
             text = decode_line(line, encoding, offset)
         except ValueError as error:
@@ -82,6 +85,7 @@ def text_rows(piece: Piece, encoding: str = "utf-8", keep_blank: bool = False) -
         else:
             blank += 1
     count(BLANK, blank)
+    count(WITH_CARRIAGE_RETURNS, with_carriage_returns)
 
 
 def _check_line_ends(path: str) -> None:

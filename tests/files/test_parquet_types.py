@@ -17,9 +17,10 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.arrow_times import NanosecondTime, duration_text, pandas_duration_text
 from beam_datasets.files.arrow_values import Place, python_values
 from beam_datasets.files.convert import as_text
-from beam_datasets.files.fields import Field, problems
+from beam_datasets.files.fields import UNKNOWN, Field, problems
 from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.parquet import rows
+from beam_datasets.files.published import with_published
 from tests.exporting.conftest import export
 from tests.files.conftest import rows_of
 from tests.files.in_process import publish
@@ -694,8 +695,27 @@ def test_variants_are_not_structs_of_bytes_in_silence(tmp_path):
     advice = r"write them as JSON text .* or --feature v=drop leaves the column out"
     with pytest.raises(InputError, match=f"column 'v' has values of type VARIANT, .* {advice}"):
         publish("parquet", path, "--feature=w=drop")
+    for kind in ("string", "string?", "bytes", "?", "int64"):
+        with pytest.raises(InputError, match=f"column 'v' has values of type VARIANT, .* {advice}"):
+            publish("parquet", path, f"--feature=v={kind}", "--feature=w=drop")
     rows = publish("parquet", path, "--feature=v=drop", "--feature=w=drop").rows
     assert [(row["id"], row["s"]) for row in rows] == [(i, {"metadata": b"m", "value": i}) for i in range(2)]
+
+
+@pytest.mark.parametrize("names", ["abc", "bca", "cab", "acb"])
+def test_variants_in_one_of_several_files(names, tmp_path):
+    """The type by which the others are read makes no text of them."""
+    duckdb = pytest.importorskip("duckdb")
+    values = dict(zip(names, ("1", "'x'", "1::VARIANT")))
+    for name, value in values.items():
+        duckdb.sql(f"COPY (SELECT {value} AS v) TO '{tmp_path / name}.parquet' (FORMAT parquet)")
+    with pytest.raises(InputError, match="column 'v' has values of type VARIANT"):
+        publish("parquet", tmp_path, "--feature=v=string")
+
+
+def test_a_published_type_makes_no_text_of_variants():
+    inferred = Field(UNKNOWN, problem="a VARIANT", is_unreadable=True)
+    assert with_published(inferred, Field("string"), None, may_add=False, may_lack=True) == inferred
 
 
 def nested(kind, text):

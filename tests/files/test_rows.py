@@ -22,7 +22,7 @@ from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import Piece, find, line_number, lines, pieces
 from beam_datasets.files.jsonl import objects
 from beam_datasets.files.rows import RowReader
-from beam_datasets.files.text_lines import text_rows
+from beam_datasets.files.text_lines import WITH_CARRIAGE_RETURNS, text_rows
 from beam_datasets.files.tfrecord import ObservedValues, decoder
 from beam_datasets.files.tfrecord import rows as record_rows
 from beam_datasets.formats.example import parse, serialize
@@ -212,8 +212,10 @@ def test_carriage_returns_in_lines_are_kept(text_path, content):
     text_path.write_bytes(content)
     lines = [line.removesuffix("\r") if i < content.count(b"\n") else line
              for i, line in enumerate(content.decode().split("\n"))]  # fmt: skip
-    found = [example["text"] for _, example in read_lines(text_path, text())]
+    with inputs.counted_here() as counted:
+        found = [example["text"] for _, example in read_lines(text_path, text())]
     assert found == [line for line in lines if line.strip()]
+    assert counted.get(WITH_CARRIAGE_RETURNS, 0) == sum("\r" in line for line in lines)
 
 
 def test_not_utf8_names_line_and_byte(text_path):
