@@ -13,13 +13,15 @@ MAX_RECORD = 1 << 30  # bytes, which no record of a build exceeds
 MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
 MAX_LIST = 1 << 28  # values in one row of a Parquet file, or in a compressed tensor of unknown length
+MAX_LINE = 1 << 27  # bytes of a line of text
+MAX_FIELD = 1 << 28  # characters of a field of a CSV file; Python's default of 131,072 is too low for real files
 MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
-"""Environment variable with a higher limit of bytes of a record, pixels, samples and values."""
+"""Environment variable with a higher value of all these limits."""
 
 
 def limit_of(max_number: int) -> int:
-    """Returns the limit of the environment variable; `max_number` if it is not set.
+    """Returns the limit of the environment variable; `max_number` if that is higher, or the variable is not set.
 
     Raises:
         InputError: the variable is not a positive integer.
@@ -27,7 +29,12 @@ def limit_of(max_number: int) -> int:
     text = os.environ.get(VARIABLE, "")
     if text and not (text.isdecimal() and int(text)):
         raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
-    return int(text or max_number)
+    return max(int(text or 0), max_number)
+
+
+def advice_to_raise(number: int) -> str:
+    """Returns the end of an error text, which says how to raise the limits to a number."""
+    return f"If that is right, set the environment variable {VARIABLE}={number} where datasets are built and read"
 
 
 def check_num_elements(number: int, max_number: int, problem: str, *, proposed: int | None = None) -> None:
@@ -43,7 +50,4 @@ def check_num_elements(number: int, max_number: int, problem: str, *, proposed: 
         InputError: the number exceeds the limit, or the variable is not a positive integer.
     """
     if number > max_number and number > (limit := limit_of(max_number)):
-        raise InputError(
-            f"{problem}, more than {limit:,}. If that is right, set the environment variable "
-            f"{VARIABLE}={proposed or number} where datasets are built and read"
-        )
+        raise InputError(f"{problem}, more than {limit:,}. {advice_to_raise(proposed or number)}")

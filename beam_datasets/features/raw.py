@@ -300,11 +300,8 @@ def _decompress_limited(data: bytes, count: int | None, item_bytes: int, path: s
     if count is not None:
         check_num_values(count, path)
         return decompress(data, count * item_bytes, path)
-    limit = max(limits.MAX_LIST, limits.limit_of(limits.MAX_LIST))  # the variable raises it, as in check_num_values
-    problem = (
-        f"the stored bytes decompress to more than {limit:,} values. If that is right, set the environment variable "
-        f"{limits.VARIABLE}={4 * limit} where datasets are built and read"
-    )
+    limit = limits.limit_of(limits.MAX_LIST)
+    problem = f"the stored bytes decompress to more than {limit:,} values. {limits.advice_to_raise(4 * limit)}"
     return decompress(data, limit * item_bytes, path, problem)
 
 

@@ -23,6 +23,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.bad_rows import with_skip_advice
 from beam_datasets.files.builder import RowsBuilder
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
 _DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel writes and reads it as the first line
 _JSON_START = re.compile(r"\{(['\"]|\s*$)|\[(\{|\s*$)")
 _MARKUP_START = re.compile(r"<(!doctype|html|\?xml)\b", re.IGNORECASE)
@@ -490,7 +490,7 @@ def _open_reader(limited: LineLimited, file: InputFile, dialect: Dialect) -> tup
     Raises:
         InputError: the first line cannot be decoded.
     """
-    csv.field_size_limit(_FIELD_LIMIT)
+    csv.field_size_limit(limits.limit_of(limits.MAX_FIELD))
     quoting: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
     codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
@@ -594,6 +594,8 @@ def _csv_problem(error: csv.Error, dialect: Dialect) -> str:
     if "expected after" in text:
         escaped = "" if dialect.escapechar else "are quotes written with a backslash there (--escapechar '\\'), or "
         return f"{text}; {escaped}is it a file that does not quote? (--quote '')"
-    if "unexpected end" in text or "field larger" in text:
-        return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
+    if (is_too_long := "field larger" in text) or "unexpected end" in text:
+        way = f". {limits.advice_to_raise(4 * limits.limit_of(limits.MAX_FIELD))}" if is_too_long else ""
+        question = "is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
+        return f"{text}; {question}{way}"
     return text

@@ -15,11 +15,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
-from beam_datasets import storage
+from beam_datasets import limits, storage
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, has_wildcards, list_file
 from beam_datasets.intake.contents import iconv_name
-from beam_datasets.intake.streams import MAX_LINE, codec_of, file_systems, open_text_bytes
+from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
 
 PIECE_SIZE = (
@@ -180,20 +180,21 @@ def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
     r"""Yields (byte offset, line) of each line that begins in the piece, without its `\n` or `\r\n`.
 
     Offsets count decompressed bytes. All pieces of a file together yield each of its lines exactly once. A line of more
-    than MAX_LINE bytes is truncated to MAX_LINE + 1 bytes, which `decode_line` refuses.
+    bytes than the limit is truncated to one more than the limit, which `decode_line` refuses.
     """
+    limit = limits.limit_of(limits.MAX_LINE)
     with open_text_bytes(piece.file.path) as stream:
         offset = piece.start
         if offset:  # a line that begins before `offset` belongs to the previous piece
             stream.seek(offset - 1)
             offset += _skip_line(stream) - 1
         while piece.stop is None or offset < piece.stop:
-            line = stream.readline(MAX_LINE + 1)
+            line = stream.readline(limit + 1)
             if not line:
                 return
             yield offset, line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
             offset += len(line)
-            if len(line) > MAX_LINE and not line.endswith(b"\n"):
+            if len(line) > limit and not line.endswith(b"\n"):
                 offset += _skip_line(stream)
 
 
@@ -257,10 +258,7 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
     Raises:
         InputError: the line is too long, or cannot be decoded; the caller adds file and line.
     """
-    if len(line) > MAX_LINE:
-        raise InputError(
-            expected=f"lines of at most {MAX_LINE:,} bytes", got="a longer one", advice="Cut the file into lines."
-        )
+    check_line(len(line))
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:

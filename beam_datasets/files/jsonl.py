@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field, feature_name, with_slashes
@@ -29,7 +30,7 @@ from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines
 from beam_datasets.files.json_tables import has_equal_objects, note_on_equal_objects, table_problem
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
-from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
+from beam_datasets.intake.streams import open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
@@ -361,7 +362,11 @@ class _JsonText:
                     _, self._position = _lenient_decoder.raw_decode(self._text, start)
                     raise InputError(_value_problem(error)) from None
             except (json.JSONDecodeError, RecursionError) as error:
-                if isinstance(error, json.JSONDecodeError) and not self._is_whole and len(self._text) < MAX_LINE:
+                if (
+                    isinstance(error, json.JSONDecodeError)
+                    and not self._is_whole
+                    and len(self._text) < limits.limit_of(limits.MAX_LINE)
+                ):
                     self._block_size *= 2
                     self._read_more()
                     continue

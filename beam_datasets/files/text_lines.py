@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import Field
 from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
 from beam_datasets.files.rows import Row
-from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
+from beam_datasets.intake.streams import open_text_bytes
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import RowsArguments
@@ -94,7 +95,7 @@ def _check_line_ends(path: str) -> None:
     Such a file would become one example.
     """
     with open_text_bytes(path) as stream:
-        if not stream.readline(MAX_LINE + 1).endswith(b"\n"):
+        if not stream.readline(limits.limit_of(limits.MAX_LINE) + 1).endswith(b"\n"):
             raise InputError(
                 expected=r"lines that end with \n or \r\n",
                 got=r"line ends that are only \r",

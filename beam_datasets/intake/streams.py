@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError
 from beam_datasets.extras import importing_beam, needs
 from beam_datasets.intake.contents import HEAD_BYTES, iconv_name, other_content, wide_encoding
@@ -29,7 +30,6 @@ from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.signatures import BZIP2_PREFIX, GZIP_PREFIX, XZ_PREFIX, ZSTD_PREFIX
 
 BUFFER_SIZE = 1 << 20
-MAX_LINE = 1 << 27  # bytes
 MAX_BLOCK = 1 << 20  # bytes that one call of a decompressor returns, where its library has a limit
 _READ_SIZE = 1 << 18
 _ZSTD_READ_SIZE = 1 << 12  # its library has no limit; a block of 4 bytes may mean 128 KiB
@@ -393,8 +393,23 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
+def check_line(num_bytes: int, **location: Any) -> None:
+    """Checks the number of bytes of a line, or of its beginning.
+
+    Args:
+        num_bytes: the number of bytes.
+        **location: the attributes `path` and `offset` of the error.
+
+    Raises:
+        InputError: it exceeds `limits.MAX_LINE` and the limit of the environment variable.
+    """
+    if num_bytes > limits.MAX_LINE and num_bytes > (limit := limits.limit_of(limits.MAX_LINE)):
+        advice = f"Cut the file into lines. {limits.advice_to_raise(4 * limit)}."
+        raise InputError(expected=f"lines of at most {limit:,} bytes", got="a longer one", advice=advice, **location)
+
+
 class LineLimited(io.RawIOBase):
-    """A raw stream of the bytes of another one, whose reads raise InputError if a line has more than MAX_LINE bytes.
+    """A raw stream of the bytes of another one, whose reads raise InputError if a line is too long.
 
     Without this limit, a reader of lines would hold a file without line ends in memory as one line.
 
@@ -434,7 +449,7 @@ class LineLimited(io.RawIOBase):
         """Reads bytes into a buffer and returns their number; see `io.RawIOBase.readinto`.
 
         Raises:
-            InputError: a line is longer than `MAX_LINE` bytes.
+            InputError: a line is longer than the limit.
         """
         data = self._stream.read1(
             len(buffer)
@@ -443,14 +458,7 @@ class LineLimited(io.RawIOBase):
         last_line_end = data.rfind(b"\n")
         self._line_start = self._position + last_line_end + 1 if last_line_end >= 0 else self._line_start
         self._position += len(data)
-        if self._position - self._line_start > MAX_LINE:
-            raise InputError(
-                expected=f"lines of at most {MAX_LINE:,} bytes",
-                got="a longer one",
-                advice="Cut the file into lines.",
-                path=self._path,
-                offset=self._line_start,
-            )
+        check_line(self._position - self._line_start, path=self._path, offset=self._line_start)
         buffer[: len(data)] = data
         return len(data)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, InvalidKeyError
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
-from beam_datasets.limits import MAX_RECORD
+from beam_datasets.limits import MAX_RECORD, advice_to_raise, limit_of
 from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
 from beam_datasets.shuffle.blocks import (
@@ -171,7 +171,8 @@ class BlockBuilder:
     ) -> None:
         note_if_missing()
         self._split = split
-        self._append, self._sizes, self._in_order, self._clear = collector(encode, MAX_RECORD_BYTES)
+        self._max_bytes = min(limit_of(MAX_RECORD_BYTES), MAX_COPIED_BYTES)
+        self._append, self._sizes, self._in_order, self._clear = collector(encode, self._max_bytes)
         self._block_size = block_size
         self._ordered = ordered
         self._spill_dir = spill_dir
@@ -199,21 +200,22 @@ class BlockBuilder:
 
         Raises:
             FeatureError: the example does not fit the features; the message begins with split and key.
-            FeatureValueError: the record is larger than MAX_RECORD_BYTES.
+            FeatureValueError: the record is larger than MAX_RECORD_BYTES, or than the environment variable allows.
         """
         try:
             size = self._append(example)
         except Exception as e:
             _prefix_location(e, self._split, key)
             raise
-        if size > MAX_RECORD_BYTES:
+        if size > self._max_bytes:
+            way = f". {advice_to_raise(size)}" if size <= MAX_COPIED_BYTES else ""
             raise FeatureValueError(
-                f"split {self._split!r}, key {key!r}: expected a record of at most {MAX_RECORD_BYTES:,} bytes (1 GiB), "
+                f"split {self._split!r}, key {key!r}: expected a record of at most {self._max_bytes:,} bytes, "
                 f"got {size:,}",
                 split=self._split,
                 key=key,
                 got=f"{size:,}",
-                advice="Store large values as files and their paths in the dataset.",
+                advice=f"Store large values as files and their paths in the dataset{way}.",
             )
         self._keys.append(key)
         self._num_bytes += size

@@ -20,6 +20,7 @@ from beam_datasets import features as F
 from beam_datasets.beam import routing
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.reading.opening import builder_from_directory
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.processes import started
@@ -120,8 +121,11 @@ def test_bad_examples_splits_and_workers(tmp_path, arguments, options, kind, wor
 def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
     monkeypatch.setattr("beam_datasets.shuffle.block_builder.MAX_RECORD_BYTES", 1000)
     examples = [("big", {"n": 1, "text": "x" * 2000})]
-    with pytest.raises(errors.FeatureValueError, match=r"key 'big': .* at most 1,000 bytes.* got 2,0\d\d"):
+    with pytest.raises(errors.FeatureValueError, match=r"key 'big': .* at most 1,000 bytes.* got 2,0\d\d") as caught:
         Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)
+    monkeypatch.setenv(*re.search(r"(BEAM_DATASETS_MAX_ELEMENTS)=(\d+)", str(caught.value)).groups())
+    directory = Faulty(data_dir=tmp_path, examples=examples).build(num_workers=1)
+    assert [len(each["text"]) for each in builder_from_directory(directory).as_dataset(split="train")] == [2000]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import tempfile
 from functools import partial
@@ -107,6 +108,16 @@ def test_bad_rows_do_not_end_the_file(path):
     assert len(problems) == len(expected)
     for problem, start in zip(problems, expected):
         assert problem.startswith(start)
+
+
+def test_a_field_that_is_too_long(path, monkeypatch):
+    monkeypatch.setattr("beam_datasets.limits.MAX_FIELD", 10)
+    path.write_text(f"a\n{'x' * 11}\n{'y' * 10}\n")
+    problem, row = read(path)
+    assert row == {"a": "y" * 10}
+    assert problem.startswith("line 2: field larger than field limit (10)")
+    monkeypatch.setenv(*re.search(r"(BEAM_DATASETS_MAX_ELEMENTS)=(\d+)", problem).groups())
+    assert read(path)[0] == {"a": "x" * 11}
 
 
 def test_bytes_of_two_fields_are_no_text_together(path):

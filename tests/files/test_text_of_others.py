@@ -409,11 +409,14 @@ def test_lone_surrogates_name_their_line(files, value):
 
 
 def test_a_line_that_is_too_long(files, monkeypatch):
-    for module in ("jsonl", "inputs"):
-        monkeypatch.setattr(f"beam_datasets.files.{module}.MAX_LINE", 100)
+    monkeypatch.setattr("beam_datasets.limits.MAX_LINE", 100)
     files.write("a.jsonl", '{"a": 1}\n{"a": "' + "x" * 200 + '"}\n{"a": 2}\n')
-    assert "a.jsonl, line 2 (byte 9): expected lines of at most 100 bytes" in files.fails("jsonl")
+    problem = files.fails("jsonl")
+    assert "a.jsonl, line 2 (byte 9): expected lines of at most 100 bytes" in problem
     assert sorted(row["a"] for row in files.read("jsonl", "--skip_bad")) == [1, 2]
+    files.write("b.jsonl", '{"a": "' + "x" * 200 + '"}\n')
+    monkeypatch.setenv(*re.search(r"(BEAM_DATASETS_MAX_ELEMENTS)=(\d+)", problem).groups())
+    assert [len(row["a"]) for row in files.read("jsonl", f"--pattern={files.folder}/b.jsonl")] == [200]
 
 
 def test_values_are_numpy(files):

@@ -11,6 +11,7 @@ import zlib
 import pytest
 import zstandard
 
+from beam_datasets import limits
 from beam_datasets.errors import InputError
 from beam_datasets.intake import streams
 from beam_datasets.intake.streams import CODECS, LineLimited, codec_of, decompressed, open_text_bytes
@@ -197,11 +198,13 @@ def test_text_that_begins_as_bzip2_does(tmp_path):
 
 
 def test_a_line_without_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(streams, "MAX_LINE", 1000)
+    monkeypatch.setattr(limits, "MAX_LINE", 1000)
     good = b"".join(b"%d\n" % i * 50 for i in range(100))
     assert LineLimited(io.BufferedReader(io.BytesIO(good)), "in/a").read() == good
     with raises_with(InputError, path="in/a", offset=len(good), expected=re.compile("1,000 bytes$")):
         LineLimited(io.BufferedReader(io.BytesIO(good + b"x" * 1001)), "in/a").read()
+    monkeypatch.setenv(limits.VARIABLE, "1001")
+    assert len(LineLimited(io.BufferedReader(io.BytesIO(good + b"x" * 1001)), "in/a").read()) == len(good) + 1001
 
 
 def test_suffixes():
