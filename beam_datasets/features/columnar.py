@@ -264,11 +264,12 @@ def _build_leaf_view(feature: Leaf, name: str) -> View | None:
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
     if codec.from_bytes is not None:
-        size = 0 if codec.from_bytes is bytes else _decoded_size(feature)
         common["is_optional"] |= feature.may_be_missing
-        common["is_small"] = size is not None and size <= _MAX_SMALL_BYTES
+        common["is_small"] = codec.from_bytes is bytes or codec.is_joined or _has_small_shape(feature)
         if isinstance(feature, Image) and feature.has_plain_form:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
+        if codec.is_joined:
+            return Arrays([name], unpack=codec.from_bytes, unpack_many=codec.unpack_many, **common)
         return BytesView([name], unpack=codec.from_bytes, **common)
     if codec.numbers is None or not codec.size:
         return None
@@ -276,15 +277,12 @@ def _build_leaf_view(feature: Leaf, name: str) -> View | None:
     return Numbers([name], count=codec.size, dtype=dtype, shape=shape, **common)
 
 
-def _decoded_size(feature: FeatureConnector) -> int | None:
-    """Returns the size in bytes of the decoded array of an Image or a Tensor; None for another leaf or an unknown size.
-
-    The size of a shape with an unknown length, and of the shape (), is unknown.
-    """
-    if not isinstance(feature, (Image, Tensor)):
-        return None
-    count = num_values(feature.shape or (None,))
-    return None if count is None else count * int(feature.dtype.itemsize)
+def _has_small_shape(feature: FeatureConnector) -> bool:
+    """Returns whether a feature is an Image or a Tensor whose shape fixes a small size of decoded arrays."""
+    if not isinstance(feature, (Image, Tensor)) or feature.shape is None:
+        return False
+    count = num_values(feature.shape)
+    return count is not None and count * int(feature.dtype.itemsize) <= _MAX_SMALL_BYTES
 
 
 def has_images(feature: FeatureConnector) -> bool:
@@ -609,6 +607,37 @@ class BytesView(View):
         fill = None if fills is None else fills.get(self.paths[0])
         needs_no_fill = fill is None or all(column)  # neither missing nor empty; `all` is faster than a loop
         return [to_object_array(column if needs_no_fill else [fill if text is None else text for text in column])]
+
+
+@dataclass(kw_only=True)
+class Arrays(BytesView):
+    """Arrays or single numbers that are stored as their bytes without compression, such as float64.
+
+    Attributes:
+        unpack_many: the function from the bytes of n values, none of them missing, to an array of shape (n, ...), or to
+            a list of n arrays if they have different shapes.
+    """
+
+    unpack_many: Callable[[list[bytes]], Any]
+
+    def rows(self, column: Any) -> list[Any]:
+        """Returns NumPy scalars, or arrays that share no memory; None for missing values."""
+        if len(column) == 1:
+            return super().rows(column)
+        stored = [data for data in column if data is not None] if None in column else column
+        arrays = self.unpack_many(stored)
+        values: list[Any] = list(arrays) if isinstance(arrays, list) or arrays.ndim == 1 else _copy_rows(arrays)
+        if len(stored) == len(column):
+            return values
+        remaining_values = iter(values)
+        return [None if data is None else next(remaining_values) for data in column]
+
+    def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
+        """Returns a list of one array, of shape (n, ...); of one list if values are missing or have different shapes.
+
+        For the arguments, see `View.columns`.
+        """
+        return super().columns(column, n, fills) if None in column else [self.unpack_many(column)]
 
 
 @dataclass(kw_only=True)

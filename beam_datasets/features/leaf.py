@@ -58,6 +58,8 @@ class Codec:
         from_bytes: the function from one value of bytes to the item, if each item is one value of bytes; `bytes` itself
             if the item is that value. None for other items.
         numbers: (dtype, shape) of an item, if the list contains its numbers; None otherwise.
+        is_joined: whether each item is one value of bytes that contains its numbers without compression, so that
+            `unpack_many` converts those of many items at once.
     """
 
     kind: Kind
@@ -68,6 +70,7 @@ class Codec:
     unpack_many: Callable[[Any], Any]
     from_bytes: Callable[[bytes], Any] | None = None
     numbers: tuple[np.dtype[Any], Shape] | None = None
+    is_joined: bool = False
 
 
 def empty_list(kind: Kind) -> Stored:

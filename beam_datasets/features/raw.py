@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -119,7 +120,11 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
 
 
 def one_value_codec(
-    pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str, empty: NDArray[Any] | None = None
+    pack: Callable[[Any], bytes],
+    unpack: Callable[[bytes], Any],
+    path: str,
+    empty: NDArray[Any] | None = None,
+    join: Callable[[list[bytes]], NDArray[Any] | None] | None = None,
 ) -> Codec:
     """Returns the codec of items that are stored as one value of bytes each, such as images.
 
@@ -128,6 +133,8 @@ def one_value_codec(
         unpack: the function from the bytes to the item.
         path: the feature, for errors.
         empty: an array whose copy is the decoded form of no items; None for an empty array of objects.
+        join: the function from the bytes of many items to one array of them, or None if they do not fit it; if it is
+            given, the bytes are those of the items' numbers.
     """
 
     def unpack_one(values: Any) -> Any:
@@ -140,15 +147,14 @@ def one_value_codec(
             raise FeatureValueError(f"the record has {len(values)} values; expected one", feature=path)
         return unpack(values[0])
 
-    return Codec(
-        "bytes",
-        1,
-        lambda value: [pack(value)],
-        None,
-        unpack_one,
-        lambda values: stack_items([unpack(value) for value in values]) if values or empty is None else empty.copy(),
-        unpack,
-    )
+    def unpack_many(values: list[bytes]) -> Any:
+        """Returns the items of a list of values, as one array if they have one shape."""
+        if not values and empty is not None:
+            return empty.copy()
+        joined = join(values) if join and values else None
+        return stack_items([unpack(value) for value in values]) if joined is None else joined
+
+    return Codec("bytes", 1, lambda value: [pack(value)], None, unpack_one, unpack_many, unpack, is_joined=bool(join))
 
 
 def stack_items(items: list[Any]) -> Any:
@@ -201,12 +207,36 @@ def array_codec(
         return zlib.compress(data)
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
-    return one_value_codec(pack, unpack, path, build_empty_items(shape, dtype))
+    join = None if compress else functools.partial(_join_arrays, shape=shape, dtype=dtype)
+    return one_value_codec(pack, unpack, path, build_empty_items(shape, dtype), join)
+
+
+def _join_arrays(values: list[bytes], *, shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Returns the array of shape (n, ...) of n arrays of one shape that are stored as their little-endian bytes.
+
+    One conversion of all bytes takes a small part of the time of one conversion for each array.
+
+    Args:
+        values: the bytes of each array, at least one.
+        shape: the shape of an array, with at most one None, which is inferred from the number of bytes.
+        dtype: the dtype of the arrays.
+
+    Returns:
+        None if the arrays have different shapes, or the bytes do not fit the shape.
+    """
+    if len(set(map(len, values))) > 1:
+        return None
+    target = (-1 if length is None else length for length in shape)
+    data = bytearray().join(values)  # of a bytearray, the array is writable
+    try:
+        return np.frombuffer(data, _little_endian(dtype)).reshape(len(values), *target).astype(dtype, copy=False)
+    except ValueError:
+        return None
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Returns the little-endian form of an integer or float dtype; other dtypes are unchanged."""
-    return dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
+    return np.dtype("<" + dtype.str[1:]) if dtype.kind in "iuf" else dtype
 
 
 def array_unpacker(
