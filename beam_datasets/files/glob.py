@@ -9,11 +9,14 @@ followed, except into a folder that contains them. A broken link matches as a fi
 from __future__ import annotations
 
 import fnmatch
+import logging
 import os
 import queue
 import re
+import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from beam_datasets.errors import InputError, MissingDependencyError
@@ -21,7 +24,10 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.streams import file_systems
 from beam_datasets.passwords import PASSWORD_OF_URL
 
+log = logging.getLogger(__name__)
 WILDCARDS = "*?["
+BROKEN_LINK, _FOLDER = "a broken link", "a folder"
+_SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: _FOLDER}
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}  # scheme -> extra of Beam; it may know others
 _MAX_WAIT = 60.0  # seconds for the first answer of a store; some clients try again for 10 minutes
 _WAYS = {
@@ -37,11 +43,13 @@ class ListedFile(NamedTuple):
         path: path or URL of the file.
         size: stored size in bytes; 0 for a broken link.
         modified: time of the last change in seconds since the epoch; 0 if the file system does not record it.
+        special: what it is if it is no file with content, such as "a pipe"; '' for a file.
     """
 
     path: str
     size: int
     modified: float
+    special: str = ""
 
 
 def has_wildcards(pattern: str) -> bool:
@@ -62,6 +70,9 @@ def fixed_folder(pattern: str) -> str:
 def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_")) -> list[ListedFile]:
     """Returns the files below a folder that match a pattern, in no particular order.
 
+    Warnings name what is left out: hidden files that are not empty, pipes, sockets and devices, folders where the
+    pattern has a suffix, and broken links where a folder may have been.
+
     Args:
         folder: absolute path or URL with its last separator; taken literally, without wildcards.
         pattern: pattern relative to the folder, with `/` as separator.
@@ -76,7 +87,29 @@ def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_"))
         files = _files_in_store(folder, pattern)
     else:
         files = _files_on_disk(folder, None if "**" in names else len(names))
-    return [file for file in files if name_pattern.matches(file.path[len(folder) :].replace(os.sep, "/"))]
+    matching: list[ListedFile] = []
+    left_out: dict[str, list[str]] = {}  # reason -> paths
+    for file in files:
+        reason_left_out = name_pattern.reason_to_leave_out(file, file.path[len(folder) :].replace(os.sep, "/"))
+        if reason_left_out is None:
+            matching.append(file)
+        elif reason_left_out:
+            left_out.setdefault(reason_left_out, []).append(file.path)
+    for reason_left_out, paths in left_out.items():
+        warn_of_left_out(f"{folder}{pattern}", reason_left_out, paths)
+    return matching
+
+
+def warn_of_left_out(place: str, why: str, paths: Sequence[str]) -> None:
+    """Warns about files that are left out.
+
+    Args:
+        place: the pattern, or the folder.
+        why: the reason, as a clause.
+        paths: paths of the files, not empty.
+    """
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    log.warning(f"{place}: left out, because {why}: {min(paths)}{more}")
 
 
 class _Pattern:
@@ -88,29 +121,57 @@ class _Pattern:
     """
 
     def __init__(self, names: list[str], hidden: tuple[str, ...]) -> None:
+        self._names = names
         self._patterns = tuple(map(_compile_name, names))  # None for `**`
         self._hidden = hidden
+        self._has_suffix = names[-1].strip("*") != ""
+
+    @cached_property
+    def _shown(self) -> _Pattern:
+        """The pattern whose wildcards match all names."""
+        return _Pattern(self._names, ())
 
     def matches(self, path: str) -> bool:
         """Returns whether the pattern matches a whole path, whose separator is `/`."""
         return self._match(self._patterns, path.split("/"))
 
-    def _match(self, patterns: tuple[_NamePattern | None, ...], names: list[str]) -> bool:
-        """Returns whether the rest of the pattern matches the remaining names of a path."""
+    def reason_to_leave_out(self, file: ListedFile, path: str) -> str | None:
+        """Returns None for a file that the pattern matches, and otherwise a reason for a warning; '' for none.
+
+        Args:
+            file: the file, or what else was listed.
+            path: its path relative to the folder, with `/`.
+        """
+        is_match = self.matches(path)
+        if is_match and file.special in ("", BROKEN_LINK):  # a broken link is an error where it is read
+            return None
+        if file.special == _FOLDER:  # such as the folder day.csv of Spark, for *.csv
+            return "it is a folder" if is_match and self._has_suffix else ""
+        if file.special == BROKEN_LINK:
+            may_be_folder = self._match(self._patterns, path.split("/"), is_folder=True)
+            return "it is a broken link, which may lead to a folder" if may_be_folder else ""
+        if file.special:
+            return f"it is {file.special} and not a file" if is_match else ""
+        is_hidden = bool(self._hidden) and file.size > 0 and self._shown.matches(path)
+        return f"names that begin with {' or '.join(self._hidden)} are hidden" if is_hidden else ""
+
+    def _match(self, patterns: tuple[_NamePattern | None, ...], names: list[str], *, is_folder: bool = False) -> bool:
+        """Returns whether the rest of the pattern matches the remaining names of a path, or files below it."""
         if not patterns or not names:
-            return not patterns and not names
+            return not names and bool(patterns) == is_folder
         first, remaining_patterns = patterns[0], patterns[1:]
         visible = not names[0].startswith(self._hidden)
         if first is not None:
             return (
                 (visible or not first.starts_with_wildcard)
                 and first.matches(names[0])
-                and self._match(remaining_patterns, names[1:])
+                and self._match(remaining_patterns, names[1:], is_folder=is_folder)
             )
         # `**` matches no folder, or the next one and perhaps others; as the last name, at least a file.
-        if remaining_patterns and self._match(remaining_patterns, names):
+        if remaining_patterns and self._match(remaining_patterns, names, is_folder=is_folder):
             return True
-        return visible and ((not remaining_patterns and len(names) == 1) or self._match(patterns, names[1:]))
+        is_last = not remaining_patterns and len(names) == 1
+        return visible and (is_last or self._match(patterns, names[1:], is_folder=is_folder))
 
 
 class _NamePattern(NamedTuple):
@@ -128,7 +189,7 @@ def _compile_name(name: str) -> _NamePattern | None:
 
 
 def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
-    """Yields the files below a local folder, at most `depth` names deep.
+    """Yields the files and folders below a local folder, at most `depth` names deep.
 
     Links to folders are followed, except into a folder that contains them.
     """
@@ -149,7 +210,9 @@ def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
             if not _is_folder(entry):
                 if (file := list_file(entry.path)) is not None:
                     yield file
-            elif depth is None or level < depth:
+                continue
+            yield ListedFile(entry.path, 0, 0.0, _FOLDER)
+            if depth is None or level < depth:
                 pending.append((entry.path, level + 1, parent_identities | {identity}))
 
 
@@ -162,17 +225,18 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def list_file(path: str) -> ListedFile | None:
-    """Returns size and time of a local file; None if it is missing, or another thing such as a pipe.
+    """Returns size and time of what is at a local path, and what it is if it is no file; None if it is missing.
 
     A broken link, and a file in a folder that must not be entered, are listed, so that opening them raises the error.
     """
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return ListedFile(path, 0, 0.0) if os.path.islink(path) else None
+        return ListedFile(path, 0, 0.0, BROKEN_LINK) if os.path.islink(path) else None
     except OSError:
-        return ListedFile(path, 0, 0.0)
-    return ListedFile(path, status.st_size, round(status.st_mtime, 3)) if os.path.isfile(path) else None
+        return ListedFile(path, 0, 0.0, BROKEN_LINK if os.path.islink(path) else "")
+    special = "" if stat.S_ISREG(status.st_mode) else _SPECIAL.get(stat.S_IFMT(status.st_mode), "a device")
+    return ListedFile(path, status.st_size, round(status.st_mtime, 3), special)
 
 
 def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from beam_datasets import limits, storage
 from beam_datasets.errors import InputError
-from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, has_wildcards, list_file
+from beam_datasets.files.glob import BROKEN_LINK, ListedFile, files_below, fixed_folder, has_wildcards, list_file
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
@@ -109,9 +109,10 @@ def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFi
     is_url = "://" in pattern
     if not is_url and os.path.lexists(pattern) and not os.path.isdir(pattern):  # even if its name contains wildcards
         file = list_file(pattern)
-        if file is None:
-            raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
-        return _folder_of(pattern), [file]
+        if file is not None and file.special not in ("", BROKEN_LINK):
+            raise InputError(f"{pattern}: expected a file, got {file.special}. Write what it gives into a file.")
+        if file is not None:
+            return _folder_of(pattern), [file]
     files: list[ListedFile] = []
     folder = fixed_folder(pattern)
     is_folder = pattern.endswith("/") or os.path.isdir(pattern)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from beam_datasets.errors import InputError
 from beam_datasets.files.bad_rows import Bad, read_piece
 from beam_datasets.files.builder import FilesBuilder
+from beam_datasets.files.glob import warn_of_left_out
 from beam_datasets.files.inputs import InputFile, find
 from beam_datasets.files.rows import Item
 from beam_datasets.files.split_assignment import Assignment, SplitBy, assign_sources, assignment
@@ -106,7 +107,7 @@ def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledF
 
     The layout is `root/split/label/file` or `root/label/file`, whichever more files have; the split of the latter is
     "". Files at other depths are the other files. Files of operating systems (names that begin with a dot, Thumbs.db,
-    desktop.ini, __MACOSX) are ignored.
+    desktop.ini, __MACOSX) are left out with a warning.
 
     Args:
         root: the folder.
@@ -115,8 +116,12 @@ def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledF
     Raises:
         InputError: the folder has no file at either depth.
     """
-    files = [(file.name.split("/"), file) for file in find(root, hidden=())]
-    files = [(parts, file) for parts, file in files if not any(p.startswith(".") or p in _SYSTEM_FILES for p in parts)]
+    listed = [(file.name.split("/"), file) for file in find(root, hidden=())]
+    hidden = [file.path for parts, file in listed if any(p.startswith(".") or p in _SYSTEM_FILES for p in parts)]
+    if hidden:
+        warn_of_left_out(root, "it is hidden, or a file of an operating system", hidden)
+    hidden_paths = frozenset(hidden)
+    files = [(parts, file) for parts, file in listed if file.path not in hidden_paths]
     depths = Counter(len(parts) for parts, _ in files)
     depth = max((2, 3), key=lambda d: depths[d])
     if not depths[depth]:

@@ -1,6 +1,8 @@
 """Patterns of files; Python's glob is the oracle."""
 
+import contextlib
 import os
+import socket
 import threading
 from glob import glob as glob_of_python
 from importlib.metadata import metadata
@@ -14,6 +16,7 @@ from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.files import glob
 from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
 from beam_datasets.files.inputs import find
+from beam_datasets.files.labeled_folder import find_labeled_files
 from tests.facts import raises_with
 from tests.files.in_process import publish
 
@@ -303,3 +306,63 @@ def test_files_in_a_folder_that_must_not_be_entered_are_reported(tmp_path, monke
 
     monkeypatch.setattr(os, "stat", refusing_stat)
     assert [file.path for file in files_below(f"{tmp_path}/", "*.csv")] == [str(tmp_path / "a.csv")]
+
+
+def left_out(folder, pattern, caplog):
+    """Returns what the warnings about left out files say: {reason: the first path, relative to the folder}."""
+    caplog.clear()
+    with contextlib.suppress(InputError):
+        find(f"{folder}/{pattern}")
+    texts = [record.getMessage().partition(": left out, because ") for record in caplog.records]
+    return {why: path.replace(f"{folder}/", "") for _, _, text in texts for why, _, path in [text.rpartition(": ")]}
+
+
+def test_what_is_no_file_is_named(tmp_path, caplog):
+    for name in ("a.csv", "day=1/b.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    assert left_out(tmp_path, "**", caplog) == {}
+    os.mkfifo(tmp_path / "day=1" / "p.csv")
+    (tmp_path / "link.csv").symlink_to("day=1/p.csv")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s.csv"))
+    (tmp_path / "gone").symlink_to("no_folder")
+    (tmp_path / "c.csv").mkdir()
+    pipe, server = "it is a pipe and not a file", "it is a socket and not a file"
+    folder, broken = "it is a folder", "it is a broken link, which may lead to a folder"
+    first_of_two = {pipe: "day=1/p.csv and 1 more", server: "s.csv"}
+    assert left_out(tmp_path, "", caplog) == first_of_two  # the broken link is read, which is an error
+    assert left_out(tmp_path, "**/*.csv", caplog) == {**first_of_two, folder: "c.csv", broken: "gone"}
+    assert left_out(tmp_path, "*.csv", caplog) == {pipe: "link.csv", server: "s.csv", folder: "c.csv"}
+    assert left_out(tmp_path, "*/b.csv", caplog) == {broken: "gone"}
+    assert left_out(tmp_path, "a*", caplog) == {}
+    assert left_out(tmp_path, "*", caplog) == {pipe: "link.csv", server: "s.csv"}  # a folder is not meant by `*`
+
+
+def test_hidden_files_are_named_unless_they_are_empty(tmp_path, caplog):
+    for name, text in {
+        "a.csv": "x\n",
+        "_SUCCESS": "",
+        ".b.csv": "x\n",
+        "_log/c.csv": "x\n",
+        "_log/d.txt": "x\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    why = "names that begin with . or _ are hidden"
+    assert left_out(tmp_path, "", caplog) == {why: ".b.csv and 2 more"}
+    assert left_out(tmp_path, "**/*.csv", caplog) == {why: ".b.csv and 1 more"}
+    assert left_out(tmp_path, "*.csv", caplog) == {why: ".b.csv"}
+    assert left_out(tmp_path, "a.csv", caplog) == left_out(tmp_path, "_log/*.csv", caplog) == {}
+
+
+def test_hidden_files_of_a_folder_of_labels_are_named(tmp_path, caplog):
+    for name in ("cat/a.png", "cat/.DS_Store", "cat/Thumbs.db", "desktop.ini", "__MACOSX/cat/a.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_bytes(b"x")
+    splits, others = find_labeled_files(str(tmp_path), "image")
+    assert [file.name for _, file in splits[""]] == ["cat/a.png"]
+    assert others == []
+    [text] = caplog.messages
+    assert "left out, because it is hidden, or a file of an operating system: " in text
+    assert text.endswith(f"{tmp_path}/__MACOSX/cat/a.png and 3 more")
