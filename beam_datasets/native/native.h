@@ -25,6 +25,10 @@ int iterator_add(PyObject *module);
 /* The framing of a record: the length and its CRC before the data, the CRC of the data after them. */
 enum { HEADER = 12, FOOTER = 4, OVERHEAD = HEADER + FOOTER };
 
+/* Bytes of a framed record that is read here; Python reads larger ones, if the limit of beam_datasets/limits.py is
+ * raised. Also, Linux shortens longer reads, see storage/local.py. */
+#define MAX_RECORD (1 << 30)
+
 /* Work on at least so many bytes is done without the GIL. */
 #define LARGE (64 << 10)
 

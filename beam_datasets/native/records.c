@@ -118,7 +118,6 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
  * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. Functions return the good records; their
  * callers in Python read the others again and report the errors.
  */
-#define MAX_RECORD (1 << 30) /* bytes: Linux shortens longer reads, see storage/local.py */
 #define ON_STACK (8 << 10)  /* bytes of a record that is read into memory on the stack */
 
 /* The offset and size of a framed record in its file; the size is 0 if the record does not exist. */

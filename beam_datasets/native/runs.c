@@ -289,7 +289,7 @@ static Py_ssize_t ranges_fit(const RunCursor *cursor, Range *ranges, Py_ssize_t 
         range->stop = end;
         range->start = offset_of(cursor, first);
         range->size = size_of(cursor, first, end);
-        if (range->start > INT64_MAX || range->size > PY_SSIZE_T_MAX / 2) return i;
+        if (range->start > INT64_MAX || range->size > MAX_RECORD) return i;
         *bytes += range->size;
         if (end < stop) return i + 1;
     }

@@ -1,6 +1,7 @@
 """Damaged datasets: an error that names the place, or the right data; nothing else."""
 
 import dataclasses
+import functools
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.limits import VARIABLE
 from beam_datasets.metadata.manifest import Manifest
+from beam_datasets.native import crc32c
 from beam_datasets.verifying import verify
 from tests.facts import raises_with
 from tests.published import edit_info, flip
@@ -266,34 +268,37 @@ def test_huge_lengths_allocate_nothing(write: Any, tmp_path: Path, indexed: bool
             read()
 
 
-def put_large_record(directory: Path, size: int, indexed: bool) -> Path:
-    """Replaces the first record of a dataset by a sparse one with a right length; returns its shard."""
+def put_large_record(directory: Path, size: int, indexed: bool, number: int = 0) -> tuple[Path, int]:
+    """Replaces a record of the first shard by a sparse one with right checksums; returns the shard and its offset."""
     shard = sorted(directory.glob("*tfrecord*-of-00002"))[0]
     data = shard.read_bytes()
-    first = tfrecord.OVERHEAD + tfrecord.LENGTH.unpack_from(data)[0]
+    offsets = tfrecord.scan(data, path="").astype(np.uint64)
+    start, stop = map(int, offsets[number : number + 2])
+    first = stop - start
     header = tfrecord.LENGTH.pack(size)
     with shard.open("wb") as file:
-        file.write(header + tfrecord.U32.pack(tfrecord.masked_crc32c(header)))
-        file.truncate(size + tfrecord.OVERHEAD)
+        file.write(data[:start] + header + tfrecord.U32.pack(tfrecord.masked_crc32c(header)))
+        file.truncate(start + size + tfrecord.HEADER.size)
         file.seek(0, 2)
-        file.write(data[first:])
+        crc = functools.reduce(lambda crc, _: crc32c(bytes(1 << 20), crc), range(size >> 20), 0)
+        file.write(tfrecord.U32.pack(tfrecord._mask_crc(crc)) + data[stop:])
     if indexed:
-        offsets = tfrecord.scan(data, path="").astype(np.uint64)
-        offsets[1:] += np.uint64(size + tfrecord.OVERHEAD - first)
+        offsets[number + 1 :] += np.uint64(size + tfrecord.OVERHEAD - first)
         Path(f"{shard}.index").write_bytes(Index(offsets).to_bytes())
     info = json.loads((directory / "dataset_info.json").read_text())
     info["splits"][0]["numBytes"] = str(int(info["splits"][0]["numBytes"]) + size + tfrecord.OVERHEAD - first)
     (directory / "dataset_info.json").write_text(json.dumps(info))
-    return shard
+    return shard, start
 
 
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("indexed", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_record_over_the_limit_is_not_read(
-    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool, number: int
 ) -> None:
     directory = copy(write, tmp_path, indexed=indexed)
     size = 3 << 29
-    shard = put_large_record(directory, size, indexed)
+    shard, offset = put_large_record(directory, size, indexed, number)
     num_bytes: list[int] = []
     read, read_many = storage.Reader.read, storage.Reader.read_many
 
@@ -311,15 +316,15 @@ def test_a_record_over_the_limit_is_not_read(
     expected = f"more than 1,073,741,824; if that is right, set the environment variable {VARIABLE}={size}"
     for error in outcomes.values():
         assert isinstance(error, CorruptRecordError)
-        assert (error.path, error.offset, error.record) == (str(shard), 0, 0)
+        assert (error.path, error.offset, error.record) == (str(shard), offset, number)
         assert expected in str(error)
     assert len(outcomes) == 4
-    if indexed:  # so that the others can be read
+    if indexed and not number:  # so that the others can be read
         dataset = bd.builder_from_directory(directory).as_dataset("train")
         assert [int(example["id"]) for example in dataset.skip(1)] == EXPECTED[1:]
         assert [int(example["id"]) for example in dataset[1:]] == EXPECTED[1:]
     [finding] = [finding for finding in verify(directory).findings if finding.kind == "limit"]
-    assert (finding.offset, finding.record, finding.lost) == (0, 0, None)
+    assert (finding.offset, finding.record, finding.lost) == (offset, number, None)
     assert expected in finding.message
     assert max(num_bytes) < 64 << 20
 
