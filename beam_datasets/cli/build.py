@@ -33,8 +33,9 @@ from beam_datasets.cli.options import (
     whole_number,
     with_underscores,
 )
-from beam_datasets.cli.printing import progress_bars, progress_lines, say, splits_table, table
+from beam_datasets.cli.printing import announced, progress_bars, progress_lines, say, splits_table, table
 from beam_datasets.cli.resolve import BuilderRequest, builder_file, file_of_folder, known_names, resolve
+from beam_datasets.display import progress
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
@@ -163,8 +164,9 @@ def run_plan(args: Sequence[str]) -> int:
 
 def run(args: Sequence[str], command: Command = COMMAND) -> int:
     """Runs `COMMAND` or `PLAN` and returns the exit code."""
-    parsed, beam_options, request = _parse_build(args, command)
-    _use_beam_options(beam_options)
+    with announced("Apache Beam is being imported"):
+        parsed, beam_options, request = _parse_build(args, command)
+        _use_beam_options(beam_options)
     _check_code(parsed, beam_options)
     builder = _make_builder(request, parsed)
     if parsed.skip_published and parsed.overwrite:
@@ -236,14 +238,15 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:
-    """Prints the features and the published splits, or that a submitted job will publish them.
+    """Prints the features, unless --quiet, and the published splits, or that a submitted job will publish them.
 
     Args:
         builder: builder of the dataset.
         directory: directory of the version.
         seconds: duration of the build.
     """
-    say(repr(builder.info.features))
+    if progress.is_shown:
+        say(repr(builder.info.features))
     if not builder.is_prepared():
         say(f"Submitted; it will publish in {directory}")
         return

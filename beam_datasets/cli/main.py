@@ -65,7 +65,7 @@ check engines, report bugs
 options of every command:
   --imports MODULE_OR_FILE[,...]   first import modules that register connectors or builders
   --debug                          show the traceback of an error
-  --quiet                          hide progress
+  --quiet                          hide progress, and the features of what is built
 """
 
 _TOGETHER = {

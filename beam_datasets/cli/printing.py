@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -242,6 +243,30 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     finally:
         for bar in bars:
             bar.close()
+
+
+@contextlib.contextmanager
+def announced(text: str, seconds: float = 1.0) -> Iterator[None]:
+    """Context manager: prints a line to stderr if the work in it takes longer, such as a cold start from a disk.
+
+    Args:
+        text: the line.
+        seconds: time after which it is printed.
+    """
+    is_done = threading.Event()
+
+    def wait() -> None:
+        """Prints the line unless the work ends before."""
+        if not is_done.wait(seconds) and progress.is_shown:
+            say(text, file=sys.stderr)
+
+    thread = threading.Thread(target=wait, name="announced", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
 
 
 def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progress], None]:

@@ -14,6 +14,7 @@ Later versions read the format: a change to the meaning of a field needs a new f
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -141,7 +142,11 @@ class ReadState:
             StateError: the dict is malformed, or has the format of a stream or of a later version.
         """
         if not isinstance(state, Mapping):
-            raise StateError(expected=f"a state, a dict with {_join_names(_FIELDS)}", got=shown(state), advice=_HINT)
+            raise StateError(
+                expected=f"a state, a dict with {_join_names(_FIELDS)}",
+                got=shown(state),
+                advice=advice_for(state, _HINT),
+            )
         number = format_number(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
@@ -183,6 +188,19 @@ class ReadState:
                 field="position",
                 advice=_HINT,
             )
+
+
+def advice_for(state: object, advice: str) -> str:
+    """Returns the advice for a value that is not a state: to read a file or a text, or else `advice`.
+
+    >>> advice_for("run/state.json", "Start again.")
+    "Read the file first, such as by json.loads(Path('run/state.json').read_text())."
+    """
+    if isinstance(state, (str, bytes)) and state.strip()[:1] in ("{", b"{"):
+        return "Parse the text first, by json.loads."
+    if isinstance(state, (str, bytes, os.PathLike)):
+        return f"Read the file first, such as by json.loads(Path({os.fspath(state)!r}).read_text())."
+    return advice
 
 
 def format_number(state: Mapping[Any, Any], default: int) -> int | None:

@@ -18,7 +18,13 @@ from typing import Any, TypeAlias
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, format_number, parse_fingerprint, parse_number
+from beam_datasets.reading.checkpoint import (
+    FORMATS_OF_STREAMS,
+    advice_for,
+    format_number,
+    parse_fingerprint,
+    parse_number,
+)
 from beam_datasets.reading.index.division import MAX_POSITION
 
 Unit: TypeAlias = Any
@@ -123,7 +129,7 @@ class StreamState:
             raise StateError(
                 expected=f"a stream's state, a dict of format {_FORMAT} with the fields {sorted(_FIELDS | {'check'})}",
                 got=shown(state),
-                advice=HINT,
+                advice=advice_for(state, HINT),
             )
         position = parse_number("the state's position", state["position"], MAX_POSITION)
         held_items = _held_of(state["held"], origins, position, of_base)

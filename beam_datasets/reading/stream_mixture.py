@@ -18,7 +18,7 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
 from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.blocks import growing_sizes
-from beam_datasets.reading.checkpoint import Identity, parse_number
+from beam_datasets.reading.checkpoint import Identity, advice_for, parse_number
 from beam_datasets.reading.elements.links import Item
 from beam_datasets.reading.elements.transforms import Map, Step
 from beam_datasets.reading.index.division import MAX_POSITION
@@ -149,7 +149,11 @@ class StreamMixture:
             StateError: the state of a source is missing or malformed, or was saved at another time than the mixture's.
         """
         if not isinstance(state, Mapping) or not {"check", "sources", "sources_check"} <= set(state):
-            raise StateError(expected="a state of a mixture of streams, with sources", got=shown(state), advice=HINT)
+            raise StateError(
+                expected="a state of a mixture of streams, with sources",
+                got=shown(state),
+                advice=advice_for(state, HINT),
+            )
         sources = state["sources"]
         is_list = isinstance(sources, (list, tuple)) and len(sources) == len(self.sources)
         if not is_list or not all(map(_is_source, sources)):

@@ -164,6 +164,7 @@ def test_worker_processes_find_the_file(small, tmp_path):
     done = subprocess.run([*command, "--quiet"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "Published" in done.stdout
+    assert "FeaturesDict" not in done.stdout
     assert done.stderr == ""
 
 

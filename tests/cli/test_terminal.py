@@ -7,7 +7,9 @@ import pty
 import shutil
 import subprocess
 import sys
+import threading
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import progress_bar, progress_bars, progress_lines, table
+from beam_datasets.cli.printing import announced, progress_bar, progress_bars, progress_lines, table
 from beam_datasets.display import progress
 from beam_datasets.display.text import printable, text_width
 from beam_datasets.downloads import http
@@ -270,6 +272,22 @@ def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
     assert capsys.readouterr().err == "2 shards written, 976.6 KiB; about 90 s left to write\n"
     lines(Progress(3000, 4_000_000, 4, 4_000_000))
     assert capsys.readouterr().err == "4 shards written, 3.8 MiB\n"
+
+
+def test_a_slow_start_is_announced(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "is_shown", True)
+    with announced("Apache Beam is being imported", seconds=60):
+        pass
+    assert not capsys.readouterr().err
+    printed = threading.Event()
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(write=lambda text: printed.set()))
+    with announced("Apache Beam is being imported", seconds=0):
+        assert printed.wait(30)
+    printed.clear()
+    monkeypatch.setattr(progress, "is_shown", False)
+    with announced("Apache Beam is being imported", seconds=0):
+        pass
+    assert not printed.is_set()
 
 
 def test_a_quiet_command_shows_no_progress(tmp_path, capsys, monkeypatch):

@@ -60,6 +60,28 @@ def test_goes_through_json(position, epoch):
     ReadState.from_dict(json.loads(text)).check(fingerprint(**READER), num_examples=2**62)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_file_or_its_text_is_no_state(write: Any, tmp_path: Path, stream: bool) -> None:
+    """The error says how to get the state from it."""
+    dataset = bd.builder_from_directory(write({"train": [5]})).as_dataset("train")
+    dataset = dataset.filter(lambda example: True) if stream else dataset
+    mixture = bd.mix([dataset, dataset], weights=[1, 1], names=["a", "b"])
+    for reader in (dataset, mixture):
+        iterator = reader.iterate()
+        next(iterator)
+        path = tmp_path / "state.json"
+        path.write_text(json.dumps(iterator.get_state()))
+        for state in (path, str(path)):
+            with raises_with(
+                StateError, advice=["Read the file first", f"json.loads(Path({str(path)!r}).read_text())"]
+            ):
+                reader.iterate(state=state)
+        with raises_with(StateError, advice=["Parse the text first, by json.loads."]):
+            reader.iterate(state=path.read_text())
+        again = reader.iterate(state=eval(f"json.loads(Path({str(path)!r}).read_text())"))
+        assert [example["id"] for example in again] == [example["id"] for example in iterator]
+
+
 @pytest.mark.parametrize(
     "changed,said",
     [
