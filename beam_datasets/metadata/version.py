@@ -142,13 +142,13 @@ class Version:
         return hash(self.tuple)
 
     def __eq__(self, other: object) -> bool:
-        return other is not None and self.tuple == _to_version(other)
+        return other is not None and self.tuple == _parse_numbers(other)
 
     def __lt__(self, other: VersionOrStr) -> bool:
-        return self.tuple < _to_version(other)
+        return self.tuple < _parse_numbers(other)
 
 
-def _parse_numbers(version: VersionOrStr) -> tuple[int, int, int]:
+def _parse_numbers(version: object) -> tuple[int, int, int]:
     """Returns the three numbers of a version or of its text.
 
     Raises:
@@ -158,24 +158,12 @@ def _parse_numbers(version: VersionOrStr) -> tuple[int, int, int]:
     if isinstance(version, Version):
         return version.tuple
     if not isinstance(version, str):
-        raise TypeError(f"a version is a str such as '1.0.0', not {version!r} of type {type(version).__name__}.")
+        kind = type(version).__name__
+        raise TypeError(f"a version is a str such as '1.0.0', or a Version, not {version!r:.100} of type {kind}.")
     match = _VERSION.match(version)
     if not match:
         raise ValueError(f"{version!r} is not a version; needed: 'x.y.z', three numbers without leading zeros.")
     return int(match[1]), int(match[2]), int(match[3])
-
-
-def _to_version(other: object) -> tuple[int, int, int]:
-    """Returns (major, minor, patch) of a version or its text.
-
-    Raises:
-        TypeError: the value is neither a Version nor a str.
-    """
-    if isinstance(other, (Version, str)):
-        return _parse_numbers(other)
-    raise TypeError(
-        f"a version cannot be compared with {other!r} of type {type(other).__name__}; give a Version or str."
-    )
 
 
 @dataclass(frozen=True)
