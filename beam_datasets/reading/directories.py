@@ -85,11 +85,11 @@ class _Builder(ReadOnlyBuilder):
         for other in builders[1:]:
             _check_equal(builders[0], other)
         root = _common_folder([builder.dataset_dir for builder in builders])
-        self._pool = _Pool(root, indexed=all(builder.pool.indexed for builder in builders))
+        self.pool = _Pool(root, indexed=all(builder.pool.indexed for builder in builders))
         names = dict.fromkeys(name for builder in builders for name in builder.info.splits)
         by_split = {name: [builder for builder in builders if name in builder.info.splits] for name in names}
         split_infos = [_merge_split(name, root, split_builders) for name, split_builders in by_split.items()]
-        splits = SplitDict(split_infos, dataset_name=self.info.name, count_bytes=self._pool.count_bytes)
+        splits = SplitDict(split_infos, dataset_name=self.info.name, count_bytes=self.pool.count_bytes)
         self._ascents = {name: tuple(_merge_ascents(name, split_builders)) for name, split_builders in by_split.items()}
         self.info = self.info.replace(splits=splits)
         self.manifest = None

@@ -93,6 +93,7 @@ class ReadOnlyBuilder:
         info: description, features and splits of the dataset.
         manifest: checksums and sizes of all shards; None for a directory that another library wrote.
         digest: SHA-256 that identifies the published version.
+        pool: the version's shards.
     """
 
     __dir__ = dir_without("ascents pool")
@@ -105,21 +106,22 @@ class ReadOnlyBuilder:
             MetadataError: a file is damaged, or needs another version of this library.
         """
         self._dir = storage.normalize(dataset_dir)
-        self.manifest = self._read_manifest()
+        manifest_path = storage.join(self._dir, MANIFEST_FILE)
+        self.manifest = self._read(MANIFEST_FILE, functools.partial(Manifest.from_text, path=manifest_path))
         text = self._read_metadata_file(INFO_FILE)
         if text is None:
             raise DatasetNotFoundError(
                 f"{self._dir} is not a published dataset: {catalog.explain_unpublished(self._dir)}"
             )
         self.digest = self.manifest.digest if self.manifest else hashlib.sha256(text).hexdigest()
-        self._pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))
+        self.pool = ShardPool(self._dir, indexed=self.manifest is not None or not storage.is_remote(self._dir))
         self.info = DatasetInfo.from_json_text(
             text,
             path=storage.join(self._dir, INFO_FILE),
             directory=self._dir,
             features=self._read_features(),
             metadata=self._read_author_metadata(),
-            count_bytes=self._pool.count_bytes,
+            count_bytes=self.pool.count_bytes,
         )
         self._check_splits()
 
@@ -154,11 +156,6 @@ class ReadOnlyBuilder:
         return self._dir
 
     data_dir = dataset_dir
-
-    @property
-    def pool(self) -> ShardPool:
-        """The version's shards."""
-        return self._pool
 
     @functools.cached_property
     def lineage(self) -> Lineage | None:
@@ -319,7 +316,7 @@ class ReadOnlyBuilder:
         infos = [info.splits[instruction.splitname] for instruction in selected.parts]
         total = sum(split_info.num_examples for split_info in infos)
         source = Source(
-            self._pool,
+            self.pool,
             selected.file_instructions,
             config,
             ordered=ordered,
@@ -376,16 +373,22 @@ class ReadOnlyBuilder:
                 )
             return content
 
-        try:
-            return _read_checked(path, check)
-        except PathNotFoundError:
-            return None
+        return self._read(name, check)
 
-    def _read_manifest(self) -> Manifest | None:
-        """Returns the manifest; None if the directory has none."""
-        path = storage.join(self._dir, MANIFEST_FILE)
+    def _read(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        """Returns the result of `parse` for the content of a file of the directory; None if there is no such file.
+
+        If the content is damaged, it is read again from a store; see `parse_checked`.
+
+        Raises:
+            MetadataError: `parse` raises it.
+        """
+        path = storage.join(self._dir, name)
+        is_remote = storage.is_remote(path)
         try:
-            return _read_checked(path, functools.partial(Manifest.from_text, path=path))
+            return parse_checked(
+                storage.read_bytes(path), lambda: storage.read_bytes(path) if is_remote else None, parse
+            )
         except PathNotFoundError:
             return None
 
@@ -463,18 +466,6 @@ class ReadOnlyBuilder:
                 )
             with self._name_directory():
                 _ = split.shard_names  # raises the error of an invalid template now, before reading
-
-
-def _read_checked(path: str, parse: Callable[[bytes], T]) -> T:
-    """Returns the result of `parse` for a file's content; see `parse_checked`.
-
-    Raises:
-        MetadataError: the file is damaged.
-        PathNotFoundError: the file does not exist.
-    """
-    return parse_checked(
-        storage.read_bytes(path), lambda: storage.read_bytes(path) if storage.is_remote(path) else None, parse
-    )
 
 
 def builder_from_directory(path: PathLike, *, storage_options: Options = None) -> ReadOnlyBuilder:
