@@ -186,7 +186,7 @@ def _flow(begin: Begin, job: Job, publication: Publication, transport: Transport
         publication: the publication of the dataset.
         transport: how records are sent that are not copied from shard to shard.
     """
-    return (_copy if job.reshuffle is None else _shuffle_records)(begin, job, publication, transport)
+    return (_copy if job.lineage.reshuffle is None else _shuffle_records)(begin, job, publication, transport)
 
 
 def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
@@ -222,7 +222,7 @@ def _shuffle_records(begin: Begin, job: Job, publication: Publication, transport
 
     Args:
         begin: the pipeline, or its beginning.
-        job: the dataset to write; `job.reshuffle` is the salt of the order.
+        job: the dataset to write; `job.lineage.reshuffle` is the salt of the order.
         publication: the announced version and its staging directory.
         transport: how records are sent to the shards.
 
@@ -232,7 +232,7 @@ def _shuffle_records(begin: Begin, job: Job, publication: Publication, transport
     sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
     numbers = sources | "Ranges" >> SpreadTasks(_range_numbers, task_type=int)
     shift = histograms.hash_shift(max_bins(job.sharding, transport))
-    reader = _ReadBlocks(job.transform, job.reshuffle or "", transport, shift)
+    reader = _ReadBlocks(job.transform, job.lineage.reshuffle or "", transport, shift)
     read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
     start = (
         begin

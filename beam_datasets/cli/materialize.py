@@ -149,7 +149,7 @@ def _total(job: Job) -> int | None:
     """Returns the number of bytes that the run writes; None if that is not known."""
     if job.plan is not None:
         return job.num_bytes
-    return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None
+    return 2 * job.num_bytes if job.transform is None and job.lineage.reshuffle is not None else None
 
 
 def _job(parsed: argparse.Namespace, beam_options: Sequence[str]) -> Job:
@@ -189,8 +189,8 @@ def _format_plan(job: Job) -> str:
         lines.append(f"features: {', '.join(names.get(name, name) for name in job.lineage.features)}")
     if job.lineage.filter is not None:
         lines.append(f"filter: {job.lineage.filter}")
-    if job.reshuffle is not None:
-        lines.append(f"new order, of the salt {job.reshuffle!r}")
+    if job.lineage.reshuffle is not None:
+        lines.append(f"new order, of the salt {job.lineage.reshuffle!r}")
     lines += [f"note: {note}" for note in job.notes]
     return "\n".join(lines)
 

@@ -84,7 +84,7 @@ class Job:
             f"split {name!r}: {repeats}{filter_note}. All are kept; --refuse_repeats refuses them."
             for name, repeats in self.repeats.items()
         ]
-        if self.reshuffle is None and not self.info.disable_shuffling:
+        if self.lineage.reshuffle is None and not self.info.disable_shuffling:
             notes += [
                 f"split {split.name!r}: it is a concatenation of {len(split.runs)} parts, so it is not in hash "
                 f"order, and a slice such as {split.name}[:60%] is not a random sample. --reshuffle SALT makes it one."
@@ -104,11 +104,6 @@ class Job:
         siblings = [one for one in self.sources if storage.dirname(one) == storage.dirname(self.info.data_dir)]
         versions = [storage.basename(one) for one in siblings if Version.is_valid(storage.basename(one))]
         return f"{name}:{major}.*.*" if any(Version(one).major == major for one in versions) else ""
-
-    @property
-    def reshuffle(self) -> str | None:
-        """The salt of the new order; None if the order is kept."""
-        return self.lineage.reshuffle
 
     @property
     def num_bytes(self) -> int:
@@ -132,7 +127,9 @@ class Job:
         Raises:
             BeamDatasetsError: a split has fewer examples than the requested number of shards.
         """
-        is_exact = self.transform is None and self.reshuffle is None and all(split.exact for split in self.splits)
+        is_exact = (
+            self.transform is None and self.lineage.reshuffle is None and all(split.exact for split in self.splits)
+        )
         return plan_copy(self.splits, self.sharding) if is_exact else None
 
     def count_chosen(self) -> dict[str, int]:
@@ -267,7 +264,9 @@ class Selection:
         return tuple(dataset.dataset_dir for dataset in self.datasets)
 
     def describe(self, to: str | None, root: str) -> DatasetInfo:
-        """Returns the description of a dataset of these examples, without splits.
+        """Returns the description of a dataset of these examples, without splits, from that of the first source.
+
+        Its `supervised_keys` are None if one of their features is not kept.
 
         Args:
             to: its name, or a part of it; None for that of the source.
@@ -276,8 +275,19 @@ class Selection:
         Raises:
             BeamDatasetsError: it cannot have this name.
         """
-        identity = _resolve_identity(to, self.source, self.datasets[0].info, root)
-        return _describe_dataset(self.datasets, identity, self.features, reshuffled=self.lineage.reshuffle is not None)
+        infos = [dataset.info for dataset in self.datasets]
+        info, supervised, features = infos[0], infos[0].supervised_keys, self.features
+        if supervised is not None and features is not info.features:
+            supervised = supervised if all(name in features for name in names_in(supervised)) else None
+        keeps_order = self.lineage.reshuffle is None
+        return info.replace(
+            **vars(_resolve_identity(to, self.source, info, root)),
+            features=features,
+            splits=SplitDict(),
+            supervised_keys=supervised,
+            disable_shuffling=keeps_order and any(one.disable_shuffling for one in infos),
+            nondeterministic_order=keeps_order and any(one.nondeterministic_order for one in infos),
+        )
 
 
 def select_examples(
@@ -401,31 +411,6 @@ def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo
         info.config_description if has_same_description else None,
         info.config_tags if has_same_description else (),
         info.release_notes if has_same_description else None,
-    )
-
-
-def _describe_dataset(
-    builders: Collection[ReadOnlyBuilder], identity: DatasetIdentity, tree: Any, *, reshuffled: bool
-) -> DatasetInfo:
-    """Returns the description of the written dataset, from that of the first source.
-
-    Args:
-        builders: the sources.
-        identity: name, config, version and directory of the written dataset.
-        tree: the features that are kept. `supervised_keys` is None if one of its features is not kept.
-        reshuffled: whether the examples get a new order, so that `disable_shuffling` is False.
-    """
-    infos = [builder.info for builder in builders]
-    info, supervised = infos[0], infos[0].supervised_keys
-    if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
-        supervised = None
-    return info.replace(
-        **vars(identity),
-        features=tree,
-        splits=SplitDict(),
-        supervised_keys=supervised,
-        disable_shuffling=not reshuffled and any(one.disable_shuffling for one in infos),
-        nondeterministic_order=not reshuffled and any(one.nondeterministic_order for one in infos),
     )
 
 

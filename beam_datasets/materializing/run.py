@@ -45,7 +45,9 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions, *, is_reser
     for split in job.splits if job.plan is None else ():
         job.num_shards(split)  # raises an error if that is impossible, as the plan does
     spilling: EngineOptions | None = options
-    if job.reshuffle is None:  # shards are copied, and records are spilled only while they are prepared for that
+    if (
+        job.lineage.reshuffle is None
+    ):  # shards are copied, and records are spilled only while they are prepared for that
         spilling = replace(options, payload="spilled") if job.plan is None else None
     return announce(
         job.info,
@@ -81,7 +83,7 @@ def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progres
         result: tuple[Publication, Any, list[WrittenShard]]
         result = (
             _copy(job, publication)
-            if job.reshuffle is None
+            if job.lineage.reshuffle is None
             else (publication, *_write_shuffled(job, publication, block_size))
         )
         check_unchanged(job.sources, job.lineage)
@@ -111,7 +113,7 @@ def _write_shuffled(job: Job, publication: Publication, block_size: int) -> tupl
         publication: the announced publication.
         block_size: size in bytes of the blocks in which records are sorted.
     """
-    spill_dir, salt = publication.spill_dir, job.reshuffle or ""
+    spill_dir, salt = publication.spill_dir, job.lineage.reshuffle or ""
     keyless = [split.name for split in job.splits if not split.keyed]
     read = (
         blocks(record_range, job.transform, salt, block_size=block_size, spill_dir=spill_dir)
