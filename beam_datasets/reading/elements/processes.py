@@ -55,13 +55,6 @@ _GUARD = (
 )
 
 
-class WorkerTraceback(Exception):
-    """The traceback of a worker process, as the cause of its error; the only argument is its text."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
 def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, count: int) -> Iterator[list[Any]]:
     """Yields lists of examples (or batches), in order, that worker processes have made.
 
@@ -90,7 +83,8 @@ def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, cou
                 kind, values = _receive(process, connection)
                 if kind == _ERROR:
                     error, text = values
-                    raise error from WorkerTraceback(text)
+                    error.add_note(f"Traceback of the worker process:\n{text}")
+                    raise error
                 yield values
                 del values
             if kind == _END:
