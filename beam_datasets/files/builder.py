@@ -9,7 +9,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -56,6 +55,7 @@ from beam_datasets.files.fields import (
     with_sounds,
 )
 from beam_datasets.files.format_options import (
+    common_options,
     conflict,
     describe_options,
     given_options,
@@ -66,7 +66,16 @@ from beam_datasets.files.format_options import (
 from beam_datasets.files.glob import has_wildcards
 from beam_datasets.files.images import ImageOptions
 from beam_datasets.files.infer import Guess, Inference, KindOf, kind_of_value
-from beam_datasets.files.inputs import InputFile, Piece, absolute, checksum, counted_here, find, pieces
+from beam_datasets.files.inputs import (
+    InputFile,
+    Piece,
+    absolute,
+    counted_here,
+    find,
+    find_unchanged,
+    named_checksum,
+    pieces,
+)
 from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns, with_first_partition
@@ -95,9 +104,6 @@ from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
     from beam_datasets.files.arguments import FilesArguments
-
-
-CHECKSUMS_AT_ONCE = 16
 
 
 log = logging.getLogger(__name__)
@@ -284,11 +290,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
-        shared = shared_options(self._format_options)
-        given = {type(self).name: shared} if shared else {}
+        given = {type(self).name: shared_options(self._format_options)}
         inputs = Inputs(stamps, self._types(), *self._row_options, options=given).with_files(self._touched)
         is_trial = self._trial_examples is not None  # which reads few rows
-        checksums = None if is_trial else SourceUnits(files, _checksum_of)
+        checksums = None if is_trial else SourceUnits(files, named_checksum)
         return replace(options, inputs=inputs, checksums=checksums)
 
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
@@ -363,9 +368,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             The names of the files that have changed.
 
         Raises:
-            InputError: rows would get keys or splits by other options than those of the published version.
+            InputError: rows would get keys or splits by other options than those of the published version, or its
+                files do not share an option that is not given.
         """
-        read_options = shared_options(published_inputs.options.get(type(self).name, {}))
+        read_options = common_options(published_inputs, type(self).name, self._format_options)
         self.published_options, self.differing_options = describe_options(self._format_options, read_options)
         try:
             self._set_format({**read_options, **self._format_options})
@@ -384,7 +390,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if compare_checksums and (unknown := sorted(name for name in old if name not in published_inputs.checksums)):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
-        unchanged = _find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
+        unchanged = find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
         self._published_fields = published_fields(published_inputs.columns, features)
         self._may_lack = may_lack
         self._records_keys = True
@@ -754,37 +760,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assign_sources(sources, self._assign)
-
-
-def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
-    """Returns the names of the files that have not changed since they were recorded.
-
-    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
-    differs or is unknown now. One of another time has not if its checksum is the same.
-
-    Args:
-        files: name -> file, for recorded names only.
-        recorded: the recorded sizes, times and checksums.
-        compare_checksums: whether to compare the checksums of files with the same time, too.
-    """
-    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
-    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
-    compared = [
-        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
-    ]
-    with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
-        checksums = list(pool.map(checksum, [files[name] for name in compared]))
-    for name, current in zip(compared, checksums):
-        if current == recorded.checksums[name]:
-            unchanged.add(name)
-        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
-            unchanged.discard(name)
-    return unchanged
-
-
-def _checksum_of(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
-    """Yields (name, checksum) of a (name, file) pair."""
-    yield named_file[0], checksum(named_file[1])
 
 
 def _lossless_type(fields: Mapping[str, Field], path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from beam_datasets.errors import InputError
-from beam_datasets.metadata.inputs import FormatOptions
+from beam_datasets.metadata.inputs import FormatOptions, Inputs
 
 Value = TypeVar("Value")
 
@@ -25,6 +25,29 @@ def shared_options(options: FormatOptions) -> FormatOptions:
     {'decimal': ','}
     """
     return {name: value for name, value in options.items() if name not in _OF_EACH_FILE}
+
+
+def common_options(published: Inputs, format: str, given: FormatOptions) -> FormatOptions:
+    """Returns the options that the files of a published version share, and new files, too.
+
+    Args:
+        published: the record of the files of the version.
+        format: name of the format of the new files.
+        given: the options that are given for the new files.
+
+    Raises:
+        InputError: the files of the version do not share an option that is not given.
+    """
+    differing = published.differing.get(format, ())
+    if unknown := [f"--{name}" for name in differing if name not in given]:
+        raise InputError(
+            expected=f"{' and '.join(unknown)} for the new files, because the files of the published version, which "
+            "appends have read with other options, do not share it",
+            got="none",
+            advice="Give what holds for the new files, also if it is the default.",
+        )
+    options = shared_options(published.options.get(format, {}))
+    return {name: value for name, value in options.items() if name not in differing}
 
 
 def given_options(**options: Any) -> FormatOptions:

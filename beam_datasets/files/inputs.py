@@ -10,7 +10,8 @@ import codecs
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
@@ -20,6 +21,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.glob import BROKEN_LINK, ListedFile, files_below, fixed_folder, has_wildcards, list_file
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
+from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.native import crc32c
 
 PIECE_SIZE = (
@@ -28,6 +30,7 @@ PIECE_SIZE = (
 _LINE_BLOCK = 1 << 20
 _BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}")  # {a,b} or {1..9} of a shell
 _CHECKSUM_BLOCK = 4 << 20
+_CHECKSUMS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, order=True)
@@ -156,6 +159,37 @@ def _checksum_in_store(file: InputFile) -> str:
     # a difference below a second is no change: stores may round this time, but not that of a listing
     is_changed = metadata.last_updated_in_seconds - file.modified >= 1
     return "" if is_changed or metadata.size_in_bytes != file.size else f"{system.scheme()}:{text}"
+
+
+def find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
+    """Returns the names of the files that have not changed since they were recorded.
+
+    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
+    differs or is unknown now. One of another time has not if its checksum is the same.
+
+    Args:
+        files: name -> file, for recorded names only.
+        recorded: the recorded sizes, times and checksums.
+        compare_checksums: whether to compare the checksums of files with the same time, too.
+    """
+    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
+    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
+    compared = [
+        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
+    ]
+    with ThreadPoolExecutor(_CHECKSUMS_AT_ONCE) as pool:
+        checksums = list(pool.map(checksum, [files[name] for name in compared]))
+    for name, current in zip(compared, checksums):
+        if current == recorded.checksums[name]:
+            unchanged.add(name)
+        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
+            unchanged.discard(name)
+    return unchanged
+
+
+def named_checksum(named_file: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
+    """Yields (name, checksum) of a (name, file) pair."""
+    yield named_file[0], checksum(named_file[1])
 
 
 def _folder_of(path: str) -> str:

@@ -57,7 +57,8 @@ def join_inputs(
     """
     inputs_by_dir = {each.dataset_dir: staged_inputs.read_inputs(each.dataset_dir) for each in datasets}
     known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
-    files = [inputs for each in _fully_read(datasets, merged) if (inputs := inputs_by_dir[each.dataset_dir])]
+    fully_read = [inputs_by_dir[each.dataset_dir] for each in _fully_read(datasets, merged)]
+    files = [inputs for inputs in fully_read if inputs and inputs.files]  # of a slice, only options are known
     types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
     lacking = {
         name
@@ -69,7 +70,7 @@ def join_inputs(
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
     if not files:
         return None
-    return replace(reduce(Inputs.with_files, files), columns=columns, options=known_inputs[0].options)
+    return replace(reduce(Inputs.with_files, files), columns=columns).with_options_of(known_inputs)
 
 
 def _fully_read(

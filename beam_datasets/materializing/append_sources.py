@@ -110,14 +110,14 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
         **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
     """
     published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
-    if published_inputs is None:
+    if published_inputs is None or not published_inputs.files:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
         if not builder.has_key_column:
             notes.append(
                 f"the key of {parent.version} is not recorded, so new rows are named by file and number: rows that it "
                 "has already are appended once more. Give --key COLUMN if a column has the keys"
             )
-        published_inputs = Inputs()
+        published_inputs = published_inputs or Inputs()
     features: Any = parent.info.features
     if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
         texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}

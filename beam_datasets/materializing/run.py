@@ -60,6 +60,7 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions, *, is_reser
         source=job.lineage.to_json(),
         notes=job.notes,
         inputs_of=job.inputs_of,
+        options_of=job.sources,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
 
@@ -28,7 +28,9 @@ class Inputs:
         splits: the options for the splits of rows; '' if the files determine them, None if they are unknown.
         checksums: name of a file -> its checksum, such as `crc32c:9a71bb4c`; without unknown ones.
         options: name of a format -> the given options that decide how the bytes of its files become values, such as
-            {'csv': {'decimal': ','}}; written only if there are any.
+            {'csv': {'decimal': ','}}; formats that are not read, or were read by an older version, are absent.
+        differing: name of a format -> the options that its files do not share, because an append gave other ones;
+            written only if there are any.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -37,11 +39,31 @@ class Inputs:
     splits: str | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, FormatOptions] = field(default_factory=dict)
+    differing: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def with_files(self, other: Inputs) -> Inputs:
         """Returns these inputs and the files of `other`, which replace files of the same name."""
         other_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
         return replace(self, files={**self.files, **other.files}, checksums={**other_checksums, **other.checksums})
+
+    def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
+        """Returns these inputs with the options of others: for each format the first ones, and which of them differ.
+
+        >>> one, other = Inputs(options={"csv": {"decimal": ","}}), Inputs(options={"csv": {}, "text_lines": {}})
+        >>> joined = Inputs().with_options_of([one, other])
+        >>> joined.options, joined.differing
+        ({'csv': {'decimal': ','}, 'text_lines': {}}, {'csv': ['decimal']})
+        """
+        options: dict[str, FormatOptions] = {}
+        differing: dict[str, set[str]] = {}
+        for inputs in all_inputs:
+            for name, values in inputs.options.items():
+                first = options.setdefault(name, values)
+                other = {each for each in {**first, **values} if first.get(each) != values.get(each)}
+                differing.setdefault(name, set()).update(other, inputs.differing.get(name, ()))
+        return replace(
+            self, options=options, differing={name: sorted(names) for name, names in differing.items() if names}
+        )
 
     def check_options(self, other: Inputs) -> None:
         """Checks that rows of `other` get their keys and splits by the same options, as far as these are known.
@@ -71,8 +93,9 @@ class Inputs:
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
         content = asdict(self)
-        if not self.options:
-            del content["options"]
+        for name in ("options", "differing"):
+            if not content[name]:
+                del content[name]
         return json.dumps(content, indent=1, sort_keys=True)
 
     @classmethod
@@ -90,7 +113,8 @@ class Inputs:
             columns = {name: str(spec) for name, spec in content["columns"].items()}
             checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # older: none
             options = {name: dict(values) for name, values in content.get("options", {}).items()}  # older: none
-            return cls(files, columns, key, splits, checksums, options)
+            differing = {name: [*map(str, names)] for name, names in content.get("differing", {}).items()}
+            return cls(files, columns, key, splits, checksums, options, differing)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 

@@ -38,7 +38,7 @@ from beam_datasets.publishing.run_report import make_run_report
 from beam_datasets.publishing.runs import RESULT_DIR, Decision, Run
 from beam_datasets.publishing.shard_file import WrittenShard
 from beam_datasets.publishing.staged_files import StagedFile, new_dir
-from beam_datasets.publishing.staged_inputs import read_inputs
+from beam_datasets.publishing.staged_inputs import inherited_inputs
 from beam_datasets.publishing.staging_checks import check_is_of_launcher, explain_error
 
 _log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ def _decide(
     requests = [plan.requests, storage.take_requests(), *merges, *(shard.requests for shard in shards)]
     texts[RUN_FILE] = make_run_report(publication, shards, storage.sum_requests(requests))
     texts[MANIFEST_FILE] = manifest.to_text().encode()
-    if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):
+    if inputs := inherited_inputs(publication):
         texts[INPUTS_FILE] = inputs.to_text().encode()
     written: dict[str, tuple[int | None, int]]
     written = {shard.path: (shard.file_bytes, shard.crc32c) for shard in shards}

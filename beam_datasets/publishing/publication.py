@@ -63,6 +63,7 @@ class Publication(Run):
             none.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
         inputs_of: directory of a published version whose inputs.json is copied; None if there is none.
+        options_of: directories of published versions from whose inputs.json the options of formats are taken.
     """
 
     info: DatasetInfo
@@ -76,6 +77,7 @@ class Publication(Run):
     shard_records: ShardRecords | None = None
     inputs: tuple[str, int, int] | None = None
     inputs_of: str | None = None
+    options_of: Sequence[str] = ()
 
     @property
     def is_published(self) -> bool:
@@ -97,6 +99,7 @@ def announce(
     notes: Sequence[str] = (),
     left_out: Sequence[Mapping[str, Any]] = (),
     inputs_of: str | None = None,
+    options_of: Sequence[str] = (),
 ) -> Publication:
     """Returns the publication of a version, after checking that it can be published; changes nothing.
 
@@ -113,6 +116,7 @@ def announce(
         notes: see `Publication`.
         left_out: see `Publication`.
         inputs_of: see `Publication`.
+        options_of: see `Publication`.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -150,6 +154,7 @@ def announce(
         notes=tuple(notes),
         left_out=tuple(left_out),
         inputs_of=inputs_of,
+        options_of=options_of,
     )
 
 

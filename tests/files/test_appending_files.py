@@ -300,7 +300,7 @@ def test_a_file_that_cannot_be_compared_counts_as_changed(tmp_path, monkeypatch)
     for changed in ([], ["1.csv"]):
         new = Csv(pattern=f"{tmp_path}/*.csv", key="id")
         assert new.only_new(known, take_changed=False, compare_checksums=True) == changed
-        monkeypatch.setattr("beam_datasets.files.builder.checksum", lambda _: "")
+        monkeypatch.setattr("beam_datasets.files.inputs.checksum", lambda _: "")
 
 
 def test_files_that_cannot_be_listed_leave_the_options_of_beam(monkeypatch):

@@ -166,14 +166,86 @@ def test_options_of_one_file_are_not_those_of_others(tmp_path, options, first, m
     assert sorted((row["id"], row["v"]) for row in rows) == expected
 
 
-def test_a_build_without_options_records_none(tmp_path):
-    """So inputs.json has the bytes that it had; an older one is valid."""
+def test_a_build_without_options_records_that(tmp_path):
+    """An older inputs.json, without options, is valid."""
     write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n")
     directory = Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path).build(num_workers=1)
     content = recorded(directory)
-    assert content.keys() == {"files", "columns", "key", "splits", "checksums"}
+    assert content.keys() == {"files", "columns", "key", "splits", "checksums", "options"}
+    assert content.pop("options") == {"csv": {}}
     assert Inputs.from_text(json.dumps(content)).options == {}
     assert Inputs.from_text(json.dumps({**content, "options": ["csv"]})) is None
+    assert Inputs.from_text(json.dumps({**content, "differing": ["csv"]})) is None
+
+
+def appended(root, number, text, **options):
+    """Appends a new CSV file to the dataset `ds`; returns (directory of the next version, texts of the warnings)."""
+    write(root / "in", f"{number}.csv", text)
+    return append_quietly(Csv(name="ds", pattern=f"{root}/in/*.csv", data_dir=root, **options), root)
+
+
+@pytest.mark.slow
+def test_options_of_an_append_are_recorded(tmp_path):
+    """The next append forgot them, and stored 1.5 for 1.500."""
+    write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n")
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, key="id").build(num_workers=1)
+    directory, _ = appended(tmp_path, 2, 'id,x\n2,"1.234,5"\n', **GERMAN)
+    assert recorded(directory)["differing"] == {"csv": ["decimal", "thousands"]}
+    with pytest.raises(InputError, match=r"expected --decimal and --thousands for the new files, .* got none\."):
+        appended(tmp_path, 3, "id,x\n3,1.500\n")
+    with pytest.raises(InputError, match=r"expected --thousands for the new files"):
+        appended(tmp_path, 3, "id,x\n3,1.500\n", decimal=",")
+    directory, notes = appended(tmp_path, 3, "id,x\n3,1.500\n", **GERMAN)
+    assert not [note for note in notes if "options" in note]
+    directory, _ = appended(tmp_path, 4, "id,x\n4,1.500\n", decimal=".", thousands="")
+    rows = {row["id"]: row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")}
+    assert rows == {1: 1.5, 2: 1234.5, 3: 1500.0, 4: 1.5}
+    assert recorded(directory)["differing"] == {"csv": ["decimal", "thousands"]}
+
+
+@pytest.mark.slow
+def test_options_of_the_first_files_of_a_format_are_recorded(tmp_path):
+    """The published version has no file of the format."""
+    write(tmp_path / "in", "1.jsonl", '{"id": 1, "x": 1.5}\n')
+    Jsonl(name="ds", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, key="id").build(num_workers=1)
+    directory, _ = appended(tmp_path, 2, 'id,x\n2,"1.234,5"\n', **GERMAN)
+    assert recorded(directory)["options"] == {"csv": GERMAN, "jsonl": {}}
+    directory, notes = appended(tmp_path, 3, "id,x\n3,1.500\n")
+    assert "new files are read with the options of 2.0.0: --decimal , --thousands ." in notes
+    assert sorted(row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")) == [1.5, 1234.5, 1500]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [{"split": "train[:50%]"}, {"where": "id < 3"}, {"split": {"train": "train[:1]", "test": "train[1:]"}}]
+)
+def test_a_slice_has_the_options_of_its_source(tmp_path, arguments):
+    write(tmp_path / "in", "1.csv", 'id,x\n1,"1,5"\n2,"2,5"\n')
+    source = Csv(name="source", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, key="id", **GERMAN).build(
+        num_workers=1
+    )
+    made = bd.materialize(source, to="ds", data_dir=tmp_path, **arguments)
+    assert recorded(made)["options"] == {"csv": GERMAN}
+    assert recorded(made)["files"] == {}
+    for number in (3, 4):
+        write(tmp_path / "in", "1.csv", "")  # not read again
+        text = f"id,x\n{number},1.500\n"
+        write(tmp_path / "more", f"{number}.csv", text)
+        builder = Csv(name="ds", pattern=f"{tmp_path}/more/*.csv", data_dir=tmp_path, key="id")
+        directory, notes = append_quietly(builder, tmp_path)
+        assert any(note.endswith("--decimal , --thousands .") for note in notes)
+        assert any("no readable inputs.json names its files" in note for note in notes) == (number == 3)
+        rows = {row["id"]: row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")}
+        assert rows[number] == 1500.0
+    assert list(recorded(directory)["files"]) == ["3.csv", "4.csv"]
+
+
+@pytest.mark.slow
+def test_a_slice_without_options_has_no_inputs(tmp_path):
+    write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n2,2.5\n")
+    source = Csv(name="source", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path).build(num_workers=1)
+    made = bd.materialize(source, to="ds", data_dir=tmp_path, split="train[:50%]")
+    assert not (tmp_path / made / "inputs.json").exists()
 
 
 @pytest.mark.slow
