@@ -23,6 +23,7 @@ import numpy as np
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ def arrow_array(pa: ModuleType, column: Column, values: Any, name: str = "") -> 
     Args:
         pa: the module pyarrow.
         column: the column of the schema: `Values`, `Struct` or `Items`.
-        values: the decoded values of n examples: an array of shape (n, ...), or a list of n values, None for missing
-            ones. For a `Struct`, a dict from the name of a field to its n values; for `Items` of a `Struct`, a dict
-            from the name of a field to n sequences.
+        values: the decoded values of n examples: an array of shape (n, ...), a RaggedArray of n rows, or a list of n
+            values, None for missing ones. For a `Struct`, a dict from the name of a field to its n values; for `Items`
+            of a `Struct`, a dict from the name of a field to n sequences.
         name: name of the column, for errors.
 
     Raises:
@@ -120,9 +121,10 @@ def arrow_array(pa: ModuleType, column: Column, values: Any, name: str = "") -> 
             raise FeatureValueError("the features of an item have different numbers of items", feature=name)
         items = pa.StructArray.from_arrays([child.values for child in parts], list(fields))
         return pa.ListArray.from_arrays(offsets, items)
-    if isinstance(column, Items) and _have_one_shape(values):
-        offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
+    rows = _join_rows(values) if isinstance(column, Items) else None
+    if isinstance(column, Items) and rows is not None:
+        offsets = pa.array(np.cumsum([0, *rows.row_lengths[0].tolist()]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, rows.flat_values, name))
     if isinstance(column, Values) and column.is_file:
         files = pa.array(list(values), pa.binary())
         paths = pa.nulls(len(files), pa.string())
@@ -181,10 +183,18 @@ def _is_arrow_ready(column: Column) -> bool:
     return column.kind in ("text", "binary") or (column.is_numeric and column.dtype.kind != "V")
 
 
-def _have_one_shape(values: Any) -> bool:
-    """Returns whether all values are arrays whose items have one shape, so that they can be concatenated."""
+def _join_rows(values: Any) -> RaggedArray | None:
+    """Returns the rows of a sequence as a RaggedArray of one level; None if their items have different shapes.
+
+    Args:
+        values: a RaggedArray, an array of rows, or a list of them.
+    """
+    if isinstance(values, RaggedArray):
+        return values if len(values.row_lengths) == 1 else None
     shapes = {value.shape[1:] if isinstance(value, np.ndarray) else None for value in values}
-    return len(shapes) == 1 and None not in shapes
+    if len(shapes) != 1 or None in shapes:
+        return None
+    return RaggedArray(np.concatenate(values), (np.fromiter(map(len, values), np.int64, len(values)),))
 
 
 def _to_arrow_value(column: Column, value: Any, name: str) -> Any:

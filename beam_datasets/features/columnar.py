@@ -28,6 +28,7 @@ from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import stored_list_converter
+from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_object_array
 from beam_datasets.features.sequence import Dataset, Sequence, replace_inner_datasets
 from beam_datasets.features.stacking import KEEP, stack_decoded
@@ -130,8 +131,9 @@ class ColumnarDecoder:
     def columns(self, records: Records) -> Any:
         """Returns the columns of records, in the structure of an example; raises the errors of `one`.
 
-        The column of a feature is an array whose first dimension is the records, or a list with the value of each
-        record, None if it is missing. The column of a sequence of dicts is a dict of columns.
+        The column of a feature is an array whose first dimension is the records, a RaggedArray with a row for each
+        record, or a list with the value of each record, None if it is missing. The column of a sequence of dicts is a
+        dict of columns.
 
         Args:
             records: a list of records, or a RecordBlock.
@@ -385,7 +387,7 @@ class View(abc.ABC):
         return self.rows
 
     def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
-        """Returns for each feature an array whose first dimension is the records, or the list of its values.
+        """Returns for each feature an array whose first dimension is the records, a RaggedArray, or a list of values.
 
         Args:
             column: the column of n records; see `rows`.
@@ -542,6 +544,10 @@ class Sequences(View):
 
         return rows
 
+    def columns(self, column: Any, n: int, fills: Fills) -> list[Any]:
+        """Returns a list of one RaggedArray of n rows. For the arguments, see `View.columns`."""
+        return [RaggedArray(self._unpack_items(column[0]), (self._count_items(column),))]
+
     def _unpack_items(self, data: bytearray) -> NDArray[Any]:
         """Returns an array of the items of all records, one after the other, from the bytes of their numbers."""
         if self._plain is not None and data:
@@ -558,7 +564,7 @@ class Sequences(View):
         """
         lengths = self._count_items(column)
         if not pad and lengths.min() != lengths.max():
-            return super().batch(column, n, pad, fills)  # raises the error
+            stack_decoded(self.rows(column), pad=pad, path=self.paths[0], fill=KEEP)  # raises the error
         items = self._unpack_items(column[0])
         return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
 
