@@ -220,10 +220,23 @@ class Csv(RowsBuilder):
                 continue  # an error, or numbers with leading zeros
             if options:
                 yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
-            elif example and name not in self._known_types and (way := way_to_read(name, example)):
+            elif example and name not in self._known_types and (way := self._way_to_read(name, column, guess.rows)):
                 stored = f"{location}: column {name!r} is stored as text, such as {example!r}"
                 accept = f"{advice(name, 'string')} accepts text"
                 yield name, f"{stored}: {way} makes a date where it is read, in ds.map(); {accept}"
+
+    def _way_to_read(self, name: str, column: Guess, num_rows: int) -> str:
+        """Returns code that makes dates of a column of texts where they are read; '' if they are not all dates.
+
+        Args:
+            name: name of the column.
+            column: kinds of the values in the first rows.
+            num_rows: number of these rows.
+        """
+        may_be_missing = column.count() < num_rows
+        if column.count("string") < column.count() or (may_be_missing and {*(self._missing or ())} > {""}):
+            return ""  # text that means a missing value, such as n/a, is stored as it is
+        return way_to_read(name, column.texts, may_be_missing=may_be_missing)
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

@@ -67,11 +67,11 @@ class Parquet(RowsBuilder):
         fields, pieces = self._groups
         if not fields:
             raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")
-        types = {
-            path: kind for path, kind in temporal_columns(fields) if path.partition("/")[0] not in self._known_types
+        columns = {
+            path: column for path, column in temporal_columns(fields) if path.partition("/")[0] not in self._known_types
         }
-        if types:
-            log.warning(note_on_types(self.files_text, types))
+        if columns:
+            log.warning(note_on_types(self.files_text, columns))
         undeclared = {name: field for name, field in fields.items() if name not in self._known_types}
         if note := note_on_extensions(self.files_text, undeclared):
             log.warning(note)

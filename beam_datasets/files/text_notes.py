@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,50 +14,94 @@ from beam_datasets.files.fields import INTEGERS, Field, advice
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.]\d+)?)?)?")
 _DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}|\d{4}([./])\d{1,2}\2\d{1,2}")
+_NOUNS = {"date": "date", "timestamp": "date", "time": "time", "duration": "duration", "decimal": "decimal"}
+"""Beginning of an Arrow type -> what its values are."""
 
 
-def temporal_columns(fields: Mapping[str, Field], path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (path, type in the files) of each date, time, duration and decimal that is stored as text."""
+class TextColumn(NamedTuple):
+    """A column of dates, times, durations or decimals that is stored as text.
+
+    Attributes:
+        kind: its type in the files, such as "date32[day]".
+        may_be_missing: whether a value, or an object that contains it, may be missing.
+    """
+
+    kind: str
+    may_be_missing: bool = False
+
+    @property
+    def noun(self) -> str:
+        """Returns "date", "time", "duration" or "decimal"."""
+        return _NOUNS[re.match(r"[a-z]+", self.kind)[0]]  # type: ignore[index]
+
+
+def temporal_columns(
+    fields: Mapping[str, Field], path: str = "", *, may_be_missing: bool = False
+) -> Iterator[tuple[str, TextColumn]]:
+    """Yields (path, column) of each date, time, duration and decimal that is stored as text."""
     for name, field in fields.items():
-        if field.kind == "string" and re.match(r"date|time|duration|decimal", field.source or ""):
-            yield path + name, field.source or ""
+        is_optional = may_be_missing or field.optional
+        if field.kind == "string" and re.match("date|time|duration|decimal", field.source or ""):
+            yield path + name, TextColumn(field.source, is_optional)
         elif field.kind == "object":
-            yield from temporal_columns(field.fields or {}, f"{path}{name}/")
+            yield from temporal_columns(field.fields or {}, f"{path}{name}/", may_be_missing=is_optional)
 
 
-def note_on_types(path: str, types: Mapping[str, str]) -> str:
+def note_on_types(path: str, columns: Mapping[str, TextColumn]) -> str:
     """Returns a note on columns stored as text: how to read them as the dates, times or decimals that they are.
 
     Args:
         path: the file, for the note.
-        types: path of a column -> its type in the files, such as "date32[day]".
+        columns: path of a column -> the column.
     """
-    listed = ", ".join(f"{name!r} ({kind})" for name, kind in types.items())
-    is_date = {name: kind.startswith(("date", "timestamp")) and "[]" not in name for name, kind in types.items()}
-    date = next((name for name in types if is_date[name]), "")  # not in a list, whose items need a loop
-    decimal = next((name for name, kind in types.items() if kind.startswith("decimal")), "")
-    value = "e" + "".join(f"[{name!r}]" for name in date.split("/"))
+    listed = ", ".join(f"{name!r} ({column.kind})" for name, column in columns.items())
+    firsts = {column.noun: name for name, column in [*columns.items()][::-1] if "[]" not in name}  # lists need a loop
+    codes = [
+        f"{_conversion(firsts[noun], columns[firsts[noun]])} makes a {noun}"
+        for noun in ("date", "time", "duration", "decimal")
+        if noun in firsts
+    ]
+    decimal = next((name for name, column in columns.items() if column.noun == "decimal"), "")
     ways = [
-        f"{_date_parser(types.get(date, ''))}({value}.decode()) makes a date where it is read, in ds.map()"
-        if date
-        else "",
+        f"{', '.join(codes)} where it is read, in ds.map()" if codes else "",
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
-        f"{advice(next(iter(types)), 'string')} accepts text",
+        f"{advice(next(iter(columns)), 'string')} accepts text",
     ]
     return f"{path}: stored as text: {listed}: {'; '.join(filter(None, ways))}"
 
 
-def _date_parser(kind: str) -> str:
-    """Returns the function that makes a date of the text of an Arrow type, without loss.
+def _conversion(path: str, column: TextColumn) -> str:
+    """Returns code that makes a value of the text of a column in an example `e`, without loss.
 
     NumPy's dates have no zones, and Python's no nanoseconds.
 
-    >>> _date_parser("timestamp[ns]"), _date_parser("timestamp[us, tz=UTC]"), _date_parser("timestamp[ns, tz=UTC]")
-    ('np.datetime64', 'datetime.fromisoformat', 'pd.Timestamp')
+    >>> _conversion("a", TextColumn("timestamp[ns]")), _conversion("a/b", TextColumn("timestamp[us, tz=UTC]"))
+    ("np.datetime64(e['a'].decode())", "datetime.fromisoformat(e['a']['b'].decode())")
+    >>> _conversion("a/b", TextColumn("duration[us]", may_be_missing=True))
+    "pd.Timedelta(e['a']['b'].decode()) if e['a'] and e['a']['b'] else None"
     """
-    if "tz=" not in kind:
-        return "np.datetime64"
-    return "pd.Timestamp" if kind.startswith("timestamp[ns") else "datetime.fromisoformat"
+    if column.noun == "date":
+        is_exact = column.kind.startswith("timestamp[ns")
+        function = (
+            ("pd.Timestamp" if is_exact else "datetime.fromisoformat") if "tz=" in column.kind else "np.datetime64"
+        )
+    else:
+        function = {"time": "time.fromisoformat", "duration": "pd.Timedelta", "decimal": "Decimal"}[column.noun]
+    return _code(function, path.split("/"), may_be_missing=column.may_be_missing)
+
+
+def _code(function: str, names: Sequence[str], options: str = "", *, may_be_missing: bool) -> str:
+    """Returns code that calls a function with the text of a value in an example `e`; None for missing values.
+
+    Args:
+        function: the function.
+        names: name of the feature, after those of the features that contain it.
+        options: further arguments of the function, after a comma.
+        may_be_missing: whether the value may be None or empty text, or a feature that contains it None.
+    """
+    values = ["e" + "".join(f"[{name!r}]" for name in names[:depth]) for depth in range(1, len(names) + 1)]
+    call = f"{function}({values[-1]}.decode(){options})"
+    return f"{call} if {' and '.join(values)} else None" if may_be_missing else call
 
 
 def numbers_that_may_be_missing(fields: Mapping[str, Field], path: str = "") -> Iterator[tuple[str, str]]:
@@ -94,16 +140,34 @@ def note_on_missing(path: str, kinds: Mapping[str, str]) -> str:
     )
 
 
-def way_to_read(name: str, example: str) -> str:
-    """Returns code that makes a date of a column's texts where they are read; '' if the example is no date.
+def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> str:
+    """Returns code that makes a date of a column's texts where they are read; '' if one of them is no date.
 
-    >>> way_to_read("day", "2024-02-29"), way_to_read("day", "29.2.2024"), way_to_read("day", "2/3")
-    ("np.datetime64(e['day'].decode())", "datetime.strptime(e['day'].decode(), '%d.%m.%Y')", '')
+    Args:
+        name: name of the column.
+        texts: texts in it.
+        may_be_missing: whether there is empty text, too.
+
+    >>> way_to_read("day", ["2024-02-29"], may_be_missing=True)
+    "np.datetime64(e['day'].decode()) if e['day'] else None"
+    >>> way_to_read("day", ["1.2.2024", "29.2.2024"], may_be_missing=False)
+    "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"
+    >>> way_to_read("day", ["2/3", "2/3/2024"], may_be_missing=False)
+    ''
     """
-    if _ISO_DATE.fullmatch(example):
-        return f"np.datetime64(e[{name!r}].decode())"
-    if not (date := _DATE.fullmatch(example)):
-        return ""
-    separator = date[1] or date[2]
-    order = ("%d", "%m", "%Y") if date[1] else ("%Y", "%m", "%d")
-    return f"datetime.strptime(e[{name!r}].decode(), {separator.join(order)!r})"
+    if all(map(_ISO_DATE.fullmatch, texts)):
+        return _code("np.datetime64", [name], may_be_missing=may_be_missing)
+    for order in ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d"):
+        for separator in "./-":
+            form = order.format(separator)
+            if all(_is_date(text, form) for text in texts):
+                return _code("datetime.strptime", [name], f", {form!r}", may_be_missing=may_be_missing)
+    return ""
+
+
+def _is_date(text: str, form: str) -> bool:
+    """Returns whether a text is a date of a form of `datetime.strptime`, with a year of four digits."""
+    try:
+        return _DATE.fullmatch(text) is not None and datetime.datetime.strptime(text, form) is not None
+    except ValueError:
+        return False

@@ -24,7 +24,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
-from beam_datasets.files.text_notes import note_on_missing, note_on_types
+from beam_datasets.files.text_notes import TextColumn, note_on_missing, note_on_types
 from tests.files.in_process import publish
 
 DAY = datetime.date(2024, 2, 29)
@@ -97,9 +97,35 @@ def test_the_code_of_the_note_makes_the_same_date(
 
 
 def test_the_code_of_the_note_is_not_for_dates_in_lists() -> None:
-    kinds = {"a[]/t": "date32[day]", "b": "date32[day]"}
-    assert "(e['b'].decode()) makes a date" in note_on_types("x.parquet", kinds)
-    assert "makes a date" not in note_on_types("x.parquet", {"a[]/t": "date32[day]"})
+    day = TextColumn("date32[day]")
+    assert "(e['b'].decode()) makes a date" in note_on_types("x.parquet", {"a[]/t": day, "b": day})
+    assert "makes a date" not in note_on_types("x.parquet", {"a[]/t": day})
+
+
+TYPED = [
+    (datetime.date(2024, 2, 29), pa.date32(), "date"),
+    (datetime.datetime(2024, 2, 29, tzinfo=datetime.UTC), pa.timestamp("us", "UTC"), "date"),
+    (datetime.time(3, 4, 5, 6), pa.time64("us"), "time"),
+    (datetime.timedelta(days=2, microseconds=5), pa.duration("us"), "duration"),
+    (-datetime.timedelta(seconds=1.5), pa.duration("ms"), "duration"),
+    (decimal.Decimal("-1.50"), pa.decimal128(9, 2), "decimal"),
+]
+
+
+@pytest.mark.parametrize("value, kind, noun", TYPED, ids=[str(kind) + str(value)[0] for value, kind, _ in TYPED])
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_the_code_of_the_note_takes_missing_values(
+    value: Any, kind: pa.DataType, noun: str, is_inside: bool, tmp_path: Path, notes: list[str]
+) -> None:
+    column = pa.array([value, None, None], kind)
+    if is_inside:
+        column = pa.StructArray.from_arrays([column], ["t"], mask=pa.array([False, False, True]))
+    pq.write_table(pa.table({"a": column}), tmp_path / "a")
+    rows = publish("parquet", tmp_path / "a").rows
+    [note] = notes
+    code = note.split("): ")[-1].split(f" makes a {noun}")[0]
+    names = {"np": np, "pd": pd, "datetime": datetime.datetime, "time": datetime.time, "Decimal": decimal.Decimal}
+    assert [eval(code, {**names, "e": row}) for row in rows] == [value, None, None]
 
 
 def write_rows(tmp_path: Path, kind: str) -> str:
@@ -183,6 +209,30 @@ def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str,
         num_workers=1
     )
     assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    "texts, expected",
+    [
+        (["2024-02-29", ""], [datetime.date(2024, 2, 29), None]),
+        (["29.02.2024", "", "1.3.2024"], [datetime.datetime(2024, 2, 29), None, datetime.datetime(2024, 3, 1)]),
+        (["3/4/2024", "12/31/2024"], [datetime.datetime(2024, 3, 4), datetime.datetime(2024, 12, 31)]),
+        (["2024-02-29", "n/a"], None),
+        (["2024-02-29", "29.02.2024"], None),
+        (["29.02.2024", "12/31/2024"], None),
+        (["2024-02-29", "7"], None),
+    ],
+)
+def test_csv_proposes_code_that_makes_dates_of_all_texts(
+    tmp_path: Path, notes: list[str], texts: list[str], expected: list[Any] | None
+) -> None:
+    """Or none: mixed forms have no code that makes dates of all."""
+    (tmp_path / "a.csv").write_text("\n".join(["id,day", *(f"{i},{text}" for i, text in enumerate(texts)), ""]))
+    rows = publish("csv", tmp_path / "a.csv").rows
+    codes = [note.split(": ")[-1].split(" makes a date")[0] for note in notes if " makes a date" in note]
+    assert len(codes) == (expected is not None)
+    for code in codes:
+        assert [eval(code, {"np": np, "datetime": datetime.datetime, "e": row}) for row in rows] == expected
 
 
 def test_images_without_labels_are_built_as_the_error_says(tmp_path: Path) -> None:
