@@ -317,7 +317,7 @@ class _Job:
                     raise self.unknown(f"it was asked to cancel, and is still in state {state}{problem_note}")
                 time.sleep(1)
         except KeyboardInterrupt:
-            raise self.unknown("it was cancelled, and its end was not waited for") from None
+            raise self.unknown("interrupted again before its cancellation was confirmed") from None
 
     def error(self, raised: Exception | None, state: str) -> Exception:
         """Returns the error of a job that has ended in a state other than DONE.

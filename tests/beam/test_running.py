@@ -136,6 +136,17 @@ def test_a_job_that_cannot_be_cancelled_says_why(monkeypatch):
         follow(job)
 
 
+def test_a_second_ctrl_c_does_not_count_as_cancelled(monkeypatch):
+    """It may come before the engine has the request, and then the job publishes."""
+
+    def interrupt(_seconds, _ask):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "_call_with_timeout", interrupt)
+    with pytest.raises(errors.JobStateUnknownError, match="interrupted again before its cancellation was confirmed"):
+        follow(Job([KeyboardInterrupt()], ["RUNNING"]))
+
+
 def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
     """An interrupt while the state is asked for, or between two waits, must not count as the job's end."""
     asked = Job([LOST], [KeyboardInterrupt(), "CANCELLED"])
