@@ -91,7 +91,7 @@ def _warn_of_unasked_cluster(cluster: str, problem: str) -> None:
 
 
 class _JobWorker(NamedTuple):
-    """What decides whether a worker of a Flink job is needed.
+    """A worker of a Flink job, with the facts that decide whether it is needed.
 
     Attributes:
         job: the job.

@@ -50,7 +50,7 @@ def common_options(published: Inputs, format: str, given: FormatOptions) -> Form
     return {name: value for name, value in options.items() if name not in differing}
 
 
-def given_options(**options: Any) -> FormatOptions:
+def given_options(**options: object) -> FormatOptions:
     """Returns the options whose value is not None, as JSON has them.
 
     Raises:

@@ -393,19 +393,21 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
-def check_line(num_bytes: int, **location: Any) -> None:
+def check_line(num_bytes: int, *, path: str | None = None, offset: int | None = None) -> None:
     """Checks the number of bytes of a line, or of its beginning.
 
     Args:
         num_bytes: the number of bytes.
-        **location: the attributes `path` and `offset` of the error.
+        path: the file, for the error; None if the caller adds it.
+        offset: the byte at which the line begins, for the error.
 
     Raises:
         InputError: it exceeds `limits.MAX_LINE` and the limit of the environment variable.
     """
     if num_bytes > limits.MAX_LINE and num_bytes > (limit := limits.limit_of(limits.MAX_LINE)):
         advice = f"Cut the file into lines. {limits.advice_to_raise(4 * limit)}."
-        raise InputError(expected=f"lines of at most {limit:,} bytes", got="a longer one", advice=advice, **location)
+        expected = f"lines of at most {limit:,} bytes"
+        raise InputError(expected=expected, got="a longer one", path=path, offset=offset, advice=advice)
 
 
 class LineLimited(io.RawIOBase):

@@ -81,7 +81,7 @@ def find_leftovers(
 def find_builds() -> list[Leftover]:
     """Returns the builds that killed appends to object stores left in the temporary directory of this machine."""
     folder, search = storage.normalize(tempfile.gettempdir()), _Search(WEEK, time.time())
-    matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list_names(folder)))
+    matches = filter(None, map(runs.STAGING_NAME.fullmatch, storage.list_dir(folder, missing_ok=True)))
     names = [match.string for match in matches if match["name"] == BUILD]
     return [leftover for name in names if (leftover := search.judge(storage.join(folder, name), "build"))]
 
@@ -189,7 +189,7 @@ class _Search:
 
     def below(self, folder: str, depth: int) -> Iterator[Leftover]:
         """Yields the leftovers in a directory, and in its subdirectories down to `depth` levels."""
-        entries = _list_names(folder)
+        entries = storage.list_dir(folder, missing_ok=True)
         for name in entries:
             path = storage.join(folder, name)
             if storage.is_link(path):
@@ -311,7 +311,8 @@ def _siblings(path: str) -> list[str]:
     match = runs.PUBLISHED_FROM.fullmatch(name)
     if match is None or storage.is_remote(path):
         return []
-    matches = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list_names(folder) if other != name)
+    others = [other for other in storage.list_dir(folder, missing_ok=True) if other != name]
+    matches = map(runs.PUBLISHED_FROM.fullmatch, others)
     return [storage.join(folder, other.string) for other in matches if other and other["staging"] == match["staging"]]
 
 
@@ -357,22 +358,6 @@ def _kept_result(staging_dir: str) -> str | None:
         if storage.exists(storage.join(path, MANIFEST_FILE)):
             return path
     return None
-
-
-def _list_names(folder: str) -> list[str]:
-    """Returns the names in a directory; [] if it no longer exists or is not a directory.
-
-    Raises:
-        StorageError: an existing directory cannot be listed.
-    """
-    try:
-        return storage.list_dir(folder)
-    except PathNotFoundError:
-        return []  # deleted concurrently
-    except StorageError:
-        if storage.is_dir(folder):
-            raise
-        return []
 
 
 def _is_file_of_a_dataset(name: str) -> bool:

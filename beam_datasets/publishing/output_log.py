@@ -231,7 +231,7 @@ class _CopiedStream(io.TextIOBase):
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]
-        """How the stream handles characters that its encoding lacks."""
+        """The handling of characters that the encoding lacks, such as "strict"."""
         return self.stream.errors
 
     def writable(self) -> bool:

@@ -82,7 +82,7 @@ def check_can_run(run: Run) -> None:
 def _warn_of_other_runs(run: Run) -> None:
     """Warns if processes of this machine are about to publish the same directory on a local disk: one can win."""
     parent, name = storage.dirname(run.target), storage.basename(run.target)
-    for folder in storage.list_dir(parent, missing_ok=True):
+    for folder in storage.list_dir(parent) if storage.is_dir(parent) else ():
         match = runs.STAGING_NAME.fullmatch(folder)
         if match is None or match["name"] != name or match["job"] == run.job:
             continue
