@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import os
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4
+_CLOSE_BYTES = 1 << 20  # between two ranges that share a request
 _LIST_SIZE = 1000
 _MAX_ATTEMPTS = 6
 _MAX_COPY_BYTES = 4 << 30  # S3 copies objects of up to 5 GiB in one request
@@ -63,6 +65,9 @@ _CUT = (
 )
 """Texts in errors of answers that ended too early, which obstore continues only by an ETag, or that were changed."""
 
+_UNREACHABLE = ("error sending request", "dns error", "error trying to connect")
+"""Texts in errors of requests that had no answer."""
+
 _FORKED = ForkedObstore()
 
 _MEMORY: dict[str, Any] = {}
@@ -86,22 +91,39 @@ class ObjectReader(Reader):
         nonempty_ranges = [(start, stop) for start, stop in ranges if start != stop]
         for start, stop in nonempty_ranges:
             check_range(self.path, start, stop, stop)
-        starts, stops = [start for start, _ in nonempty_ranges], [stop for _, stop in nonempty_ranges]
+        spans = _merge_close(nonempty_ranges)
+        buffers: dict[Range, memoryview] = {}
 
-        def read() -> list[Buffer]:
-            """Returns the bytes of each range.
+        def read() -> None:
+            """Reads the spans that were not read yet.
 
             Raises:
-                StorageError: a range is longer than the data that the store returned.
+                _CutError: the store returned fewer bytes than a span has.
             """
-            buffers = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
-            data = [memoryview(b"" if start == stop else next(buffers)) for start, stop in ranges]
-            for (start, stop), buffer in zip(ranges, data):
-                check_range(self.path, start, stop, start + len(buffer))
-            return [*data]
+            missing = [span for span in spans if span not in buffers]
+            answers = obstore.get_ranges(
+                store, key, starts=[start for start, _ in missing], ends=[stop for _, stop in missing]
+            )
+            new = dict(zip(missing, map(memoryview, answers)))
+            buffers.update((span, buffer) for span, buffer in new.items() if len(buffer) == span[1] - span[0])
+            for (start, stop), buffer in new.items():
+                try:
+                    check_range(self.path, start, stop, start + len(buffer))
+                except StorageError as error:
+                    advice = f"The store was asked {_MAX_ATTEMPTS} times. {error.advice}"
+                    raise _CutError(path=self.path, expected=error.expected, got=error.got, advice=advice) from None
 
-        data = _read_with_retries(self.path, read)
+        if spans:
+            _read_with_retries(self.path, read)
         count_read(sum(stop - start for start, stop in nonempty_ranges), len(nonempty_ranges))
+        span_starts = [start for start, _ in spans]
+        data: list[Buffer] = []
+        for start, stop in ranges:
+            if start == stop:
+                data.append(memoryview(b""))
+                continue
+            span = spans[bisect.bisect_right(span_starts, start) - 1]
+            data.append(buffers[span][start - span[0] : stop - span[0]])
         return data
 
     def _read(self, start: int, stop: int) -> Buffer:
@@ -143,6 +165,23 @@ class ObjectWriter(Writer):
     def abort(self) -> None:
         """Leaves the upload incomplete, so that it stays invisible."""
         self._file = None
+
+
+def _merge_close(ranges: Iterable[Range]) -> list[Range]:
+    """Returns ascending ranges that contain the given ones, of which those that are close are in one.
+
+    obstore merges them by the same rule, but ends in a panic if the store then returns too few bytes.
+
+    >>> _merge_close([(3 << 20, 4 << 20), (0, 10), (5, 20), (30, 40)])
+    [(0, 40), (3145728, 4194304)]
+    """
+    merged: list[Range] = []
+    for start, stop in sorted(ranges):
+        if merged and start - merged[-1][1] <= _CLOSE_BYTES:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return merged
 
 
 def exists(path: str) -> bool:
@@ -565,6 +604,9 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         origin = "in storage_options" if options else "in the environment"
         return PathPermissionError(reason, path=path, advice=f"Check that the credentials {origin} allow it.")
+    if any(words in reason for words in _UNREACHABLE):
+        advice = "Check the network, and the address of the store: its endpoint, or the host of the URL."
+        return StorageError(f"the store cannot be reached: {reason}", path=path, advice=advice)
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(reason, path=path)
 

@@ -167,7 +167,11 @@ class Expected:
             return None
 
     def _read_file(self, name: str) -> bytes | None:
-        """Returns the content of a file, read once; None if it is missing, or unreadable, which adds a finding."""
+        """Returns the content of a file, read once; None if it is missing, or unreadable, which adds a finding.
+
+        Raises:
+            StorageError: nothing can be read or listed, as of a store that does not answer.
+        """
         if name not in self._texts:
             self._texts[name] = None
             try:
@@ -175,6 +179,8 @@ class Expected:
             except PathNotFoundError:
                 pass
             except StorageError as error:
+                if self.names is None and not any(self._texts.values()):
+                    raise
                 self._add_finding(name, "unreadable", str(error))
         return self._texts[name]
 
