@@ -198,6 +198,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Returns (Namespace of the options, list of the arguments that the parser does not know).
 
+        `--stall_timeout` is among the latter, because it is an option of the pipeline, as those of Beam are.
         `num_shards` of the options is a number, a dict or None; see the function `num_shards`.
 
         Raises:
@@ -210,6 +211,8 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"--{name} is empty; is a variable unset?")
         if "num_shards" in parsed:
             parsed.num_shards = num_shards(parsed.num_shards)
+        if (seconds := parsed.__dict__.pop("stall_timeout", None)) is not None:
+            unknown = [*unknown, f"{STALL_TIMEOUT.name}={seconds:g}"]
         return parsed, unknown
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -364,6 +367,13 @@ def number(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number, such as 0.5, got {text!r}")
 
 
+def positive_number(text: str) -> float:
+    """Returns the number in a text; raises an ArgumentTypeError for any other text, and for 0 and less."""
+    if (value := number(text)) > 0:
+        return value
+    raise argparse.ArgumentTypeError(f"expected a number greater than 0, got {text!r}")
+
+
 def comma_separated(text: str) -> list[str]:
     """Returns the names in a text with commas, without outer spaces: ['a', 'b'] for "a, b"."""
     return [name.strip() for name in text.split(",")]
@@ -455,6 +465,12 @@ SHARED_DISK = Flag(
     "declare that remote workers can access this machine's paths, as on NFS; without it, these paths are an error with "
     "a remote runner",
 )
+STALL_TIMEOUT = Option(
+    "--stall_timeout",
+    "SECONDS",
+    "end a local run whose worker processes neither print nor compute for this time; default: 600",
+    type=positive_number,
+)
 NO_WAIT = Flag("--no_wait", "return as soon as the job is submitted to a remote runner")
 
 
@@ -479,6 +495,7 @@ def engine_group(default_workers: str) -> Group:
             choices=("inline", "spilled"),
         ),
         Option("--spill_dir", "DIR", "directory for spilled records; all workers must be able to access it"),
+        STALL_TIMEOUT,
         SHARED_DISK,
         NO_WAIT,
     )

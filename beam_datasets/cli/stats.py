@@ -18,6 +18,7 @@ from beam_datasets import storage
 from beam_datasets.cli.options import (
     DATASET,
     SHARED_DISK,
+    STALL_TIMEOUT,
     Command,
     Flag,
     Group,
@@ -87,6 +88,7 @@ Statistics of a whole dataset are saved next to its versions and reused the next
                 "FILE",
                 "file for the statistics of remote workers; this machine and all workers must be able to access it",
             ),
+            STALL_TIMEOUT,
             SHARED_DISK,
         ),
     ),

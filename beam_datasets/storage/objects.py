@@ -104,7 +104,7 @@ class ObjectReader(Reader):
             answers = obstore.get_ranges(
                 store, key, starts=[start for start, _ in missing], ends=[stop for _, stop in missing]
             )
-            new = dict(zip(missing, map(memoryview, answers)))
+            new = {span: memoryview(answer) for span, answer in zip(missing, answers)}
             buffers.update((span, buffer) for span, buffer in new.items() if len(buffer) == span[1] - span[0])
             for (start, stop), buffer in new.items():
                 try:

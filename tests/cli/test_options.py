@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, Un
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.cli import options
+from beam_datasets.cli import build, materialize, options, stats
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.main import main
 from beam_datasets.cli.options import (
@@ -41,6 +42,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.resolve import FORMATS, resolve
+from beam_datasets.engines.local_runner import LocalRunOptions
 from beam_datasets.metadata.version import Version
 from beam_datasets.options import EngineOptions
 
@@ -499,6 +501,21 @@ def test_a_new_process_knows_the_options_of_engines() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("command", [build.COMMAND, materialize.MATERIALIZE, materialize.EXPORT, stats.COMMAND])
+def test_help_has_the_options_that_this_package_adds_to_those_of_beam(command: Command) -> None:
+    parser = argparse.ArgumentParser()
+    LocalRunOptions._add_argparse_args(parser)
+    [name] = [name for action in parser._actions for name in action.option_strings if name not in ("-h", "--help")]
+    assert f"{name} SECONDS" in command.parser().format_help()
+    arguments = (
+        ["a", "--to=b", "--format=parquet", name, "2.5"] if command is materialize.EXPORT else ["a", name, "2.5"]
+    )
+    beam_options = command.parse_with_beam(arguments)[1]
+    assert PipelineOptions(beam_options).view_as(LocalRunOptions).stall_timeout == 2.5
+    with pytest.raises(UsageError, match="expected a number greater than 0, got '0'"):
+        command.parse_with_beam([*arguments[:-1], "0"])
+
+
 @pytest.mark.parametrize("values", [["train=8,test=1"], ["train=8", "1"], ["8", "1"], ["train"]])
 def test_no_numbers_of_shards(values: list[str]) -> None:
     with pytest.raises(UsageError, match="write --num_shards 8, or --num_shards train=8 --num_shards test=1"):
@@ -586,6 +603,6 @@ def test_every_option_of_a_command_is_read(path: Path) -> None:
     declared = {action.dest for command in commands for action in command.parser()._actions} - {"help"}
     read = names_read(ast.parse(path.read_text()))
     if "engine_options(" in path.read_text():
-        read |= {field.name for field in dataclasses.fields(EngineOptions)}
+        read |= {field.name for field in dataclasses.fields(EngineOptions)} | {options.STALL_TIMEOUT.name[2:]}
     assert declared
     assert declared <= read
