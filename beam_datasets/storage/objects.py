@@ -25,6 +25,7 @@ from beam_datasets.storage.backend import (
 )
 from beam_datasets.storage.forked import ForkedObstore
 from beam_datasets.storage.paths import StoreOptions, options_of, scheme, split_remote, url
+from beam_datasets.storage.responses import parse_error
 
 T = TypeVar("T")
 
@@ -567,8 +568,9 @@ def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[N
         kinds = (exceptions.BaseError, OSError, NotImplementedError, ValueError)  # the last of a `..` in a URL
         if not (isinstance(error, kinds) or _is_panic(error)):
             raise
-        error.args = tuple(options.redact(arg) if isinstance(arg, str) else arg for arg in error.args)  # for --debug
-        raise _translate_error(path, error, options) from (None if options else error)
+        translated = _translate_error(path, error, options)
+        error.args = (options.redact(_reason(error)),)  # for --debug
+        raise translated from (None if options else error)
 
 
 def _translate_error(path: str, error: BaseException, options: StoreOptions) -> StorageError:
@@ -583,15 +585,18 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
 
     if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):
         return PathNotFoundError("the object does not exist", path=path)
-    if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
+    response = parse_error(str(error))
+    is_denied = response is not None and response.is_denied
+    is_conflict = response is None or not (is_denied or response.request.startswith(("GET", "HEAD")))
+    if is_conflict and isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError("exists already", path=path)
-    reason = _reason(error)
+    reason = options.redact(_reason(error))
+    origin = "in storage_options" if options else "in the environment"
     if _is_panic(error):
-        origin = "storage_options" if options else "the environment"
         return StorageError(
             f"the client of the store cannot make a request ({reason})",
             path=path,
-            advice=f"Check the values in {origin}: an address is a URL, and a key has no line break at its end.",
+            advice=f"Check the values {origin}: an address is a URL, and a key has no line break at its end.",
         )
     if any(phrase in reason for phrase in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
@@ -601,17 +606,20 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
             path=path,
             advice=f"Set {names}; for public data skip_signature=true in storage_options.",
         )
-    if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
-        origin = "in storage_options" if options else "in the environment"
-        return PathPermissionError(reason, path=path, advice=f"Check that the credentials {origin} allow it.")
+    advice = response.advice(origin) if response else None
+    if is_denied or isinstance(error, PermissionError):
+        return PathPermissionError(reason, path=path, advice=advice)
     if any(words in reason for words in _UNREACHABLE):
         advice = "Check the network, and the address of the store: its endpoint, or the host of the URL."
         return StorageError(f"the store cannot be reached: {reason}", path=path, advice=advice)
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
-    return kind(reason, path=path)
+    return kind(reason, path=path, advice=advice)
 
 
 def _reason(error: BaseException) -> str:
-    """Returns an error's text without the dump of Rust values that follows it."""
+    """Returns an error's text without the dump of Rust values that follows it, and without the text of a response."""
     text = str(error).partition("\n\nDebug source:")[0]
-    return "the bucket does not exist" if "NoSuchBucket" in text else text
+    response = parse_error(text)
+    if response is None:
+        return text
+    return "the bucket does not exist" if response.is_without_bucket else str(response)
