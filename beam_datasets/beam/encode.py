@@ -102,6 +102,11 @@ class SplitEncoder:
         return self.outputs() if self._builder.add(key, example) else None
 
     @property
+    def bundle(self) -> str:
+        """Id of the bundle, which the names of its spilled blocks contain."""
+        return self._builder.bundle
+
+    @property
     def encoded(self) -> tuple[int, int]:
         """(number of examples, size of their framed records in bytes) of this bundle so far."""
         return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
@@ -433,7 +438,7 @@ def report_progress(transport: Transport, split: str, encoder: SplitEncoder) -> 
 
     seconds = REMOTE_REPORT_SECONDS if transport.many_machines else REPORT_SECONDS
     is_read = transport.many_machines or not storage.is_remote(transport.spill_dir or "")  # a local run reads no store
-    return reported(transport.spill_dir if is_read else None, split, encoded, seconds)
+    return reported(transport.spill_dir if is_read else None, split, encoder.bundle, encoded, seconds)
 
 
 def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -77,8 +76,8 @@ def _count_units(names: Iterable[str]) -> int:
 def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
     """Returns (number of encoded examples, size of their records in bytes) of all splits together.
 
-    Of each split the greater of two numbers counts: the sum in the names of its spilled blocks, and the sum in the
-    reports of its workers.
+    Of each bundle of a split the greater of two numbers counts: the sum in the names of its spilled blocks, and its
+    report, which is older than the last block, or has examples that are in no block yet.
 
     Args:
         spill_dir: the spill directory.
@@ -88,14 +87,15 @@ def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
     reports: dict[str, Counter[str]] = {}
     for name in names:
         if name.endswith(".block"):
-            split, _, count, num_bytes = name.removesuffix(".block").rsplit("-", 3)
-            spilled.setdefault(split, Counter()).update(examples=int(count), bytes=int(num_bytes))
+            bundle, count, num_bytes = name.removesuffix(".block").rsplit("-", 2)
+            counts = spilled.setdefault(bundle.rpartition(".")[0] or bundle, Counter())
+            counts.update(examples=int(count), bytes=int(num_bytes))
         elif name.endswith(_REPORTED):
             with contextlib.suppress(OSError):  # removed meanwhile
                 count, num_bytes = storage.read_bytes(storage.join(spill_dir, name)).decode().split()
-                reports.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
-    greater = [spilled.get(split, Counter()) | reports.get(split, Counter()) for split in {*spilled, *reports}]
-    return sum(split["examples"] for split in greater), sum(split["bytes"] for split in greater)
+                reports[name.removesuffix(_REPORTED)] = Counter(examples=int(count), bytes=int(num_bytes))
+    greater = [spilled.get(bundle, Counter()) | reports.get(bundle, Counter()) for bundle in {*spilled, *reports}]
+    return sum(bundle["examples"] for bundle in greater), sum(bundle["bytes"] for bundle in greater)
 
 
 def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable[str]) -> int:
@@ -153,20 +153,25 @@ def watch(
 
 @contextlib.contextmanager
 def reported(
-    spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]], seconds: float = REPORT_SECONDS
+    spill_dir: str | None,
+    split: str,
+    bundle: str,
+    encoded: Callable[[], tuple[int, int]],
+    seconds: float = REPORT_SECONDS,
 ) -> Iterator[None]:
-    """Context manager: writes the progress of a generator to a file at intervals; `measure` reads the file.
+    """Context manager: writes the progress of a bundle to a file at intervals; `measure` reads the file.
 
     Args:
         spill_dir: directory of its spilled blocks; None writes nothing.
         split: the split's name.
+        bundle: id of the bundle; see `blocks.spill`.
         encoded: function that returns the number of encoded examples, and the size of their records in bytes.
         seconds: seconds between two reports.
     """
     if spill_dir is None:
         yield
         return
-    path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_REPORTED}")
+    path = storage.join(spill_dir, f"{split}-{bundle}{_REPORTED}")
 
     def write() -> None:
         """Writes "<number of examples> <bytes>" to the progress file, while the spill directory exists."""

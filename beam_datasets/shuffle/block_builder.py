@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -122,7 +123,12 @@ def make_block(
 
 
 def _sorted_block(
-    split: str, keys: bytes, sizes: bytes, gather_payload: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
+    split: str,
+    keys: bytes,
+    sizes: bytes,
+    gather_payload: Callable[[NDArray[np.int64]], bytes],
+    spill_dir: str | None,
+    bundle: str = "",
 ) -> NewBlock:
     """Returns the block of records, sorted by key.
 
@@ -132,6 +138,7 @@ def _sorted_block(
         sizes: n little-endian uint32, the framed size of each record in bytes.
         gather_payload: function from an array of record numbers to the payload of these records, in its order.
         spill_dir: directory that gets the payload in a new file; None keeps it in memory.
+        bundle: see `spill`.
     """
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
@@ -143,7 +150,7 @@ def _sorted_block(
     # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
     count = max(1, PIECE_BYTES * len(order) // num_bytes)
     pieces = (gather_payload(order[start : start + count]) for start in range(0, len(order), count))
-    spilled = spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
+    spilled = spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir, bundle=bundle)
     payload = FileRange(spilled.path, spilled.stop, spilled.stop + num_bytes)
     return NewBlock(spilled, Block(split, sorted_keys, sorted_sizes.tobytes(), payload))
 
@@ -158,6 +165,9 @@ class BlockBuilder:
             as there get to be many: each sends a pointer to each shard.
         ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
         spill_dir: directory for spilled payload; None keeps it inline.
+
+    Attributes:
+        bundle: id of the bundle that the collected examples belong to; `reset` starts a new one.
     """
 
     def __init__(
@@ -189,7 +199,12 @@ class BlockBuilder:
         """Size of their records in bytes."""
         return self._num_bytes
 
-    def reset(self, *, keep_memory: bool = False) -> None:
+    def reset(self) -> None:
+        """Discards the collected examples, gives their memory back, and starts a new bundle."""
+        self.bundle = uuid.uuid4().hex[:12]
+        self._discard(keep_memory=False)
+
+    def _discard(self, *, keep_memory: bool) -> None:
         """Removes the collected examples; `keep_memory` lets the collector reuse the memory of their records."""
         self._keys: list[Any] = []
         self._num_bytes = 0
@@ -230,8 +245,8 @@ class BlockBuilder:
             keys = make(self._keys)
         except InvalidKeyError as error:
             raise InvalidKeyError(f"split {self._split!r}{_find_previous_key(self._keys, make)}: {error}") from None
-        block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
-        self.reset(keep_memory=True)
+        block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir, self.bundle)
+        self._discard(keep_memory=True)
         self._num_blocks += 1
         if self._spill_dir is not None:
             self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)

@@ -275,10 +275,12 @@ def spill(
     directory: str,
     *,
     kind: str = "block",
+    bundle: str = "",
 ) -> SpilledBlocks:
     """Writes a block into a new file of the directory, after its list, and returns its place.
 
-    The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
+    The name is unique to the call, so a retried bundle replaces nothing; it contains the id of the bundle and the
+    numbers of records and bytes.
 
     Args:
         split: name of the split.
@@ -288,9 +290,11 @@ def spill(
         num_bytes: size of the payload in bytes.
         directory: directory of the new file.
         kind: suffix of its name.
+        bundle: id of the bundle of the records, by which `progress.measure` counts them; '' for none.
     """
     count = len(keys) // KEY_BYTES
-    path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
+    unique = f"{bundle}.{uuid.uuid4().hex[:12]}" if bundle else uuid.uuid4().hex
+    path = storage.join(directory, f"{split}-{unique}-{count}-{num_bytes}.{kind}")
     start = _LIST.size + _LISTED.size + count * HEAD_BYTES
     listed = list_spilled([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
     with storage.open_writer(path) as writer:

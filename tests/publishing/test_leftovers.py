@@ -477,6 +477,6 @@ def test_no_directory(tmp_path: Path) -> None:
 def test_a_worker_that_outlives_its_run_reports_no_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "REPORT_SECONDS", 0.01)
     asked = threading.Event()
-    with progress.reported(str(tmp_path / "removed"), "train", lambda: asked.set() or (1, 1)):
+    with progress.reported(str(tmp_path / "removed"), "train", "1", lambda: asked.set() or (1, 1)):
         asked.wait(0.5)
     assert not list(tmp_path.iterdir())

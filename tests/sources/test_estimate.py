@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import storage
+from beam_datasets.beam import encode
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import main
 from beam_datasets.display.text import size_text
+from beam_datasets.engines.engine import Transport
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.options import ShardingOptions
 from beam_datasets.publishing import store_commit
@@ -32,6 +34,7 @@ from beam_datasets.publishing.shard_file import Destination
 from beam_datasets.shuffle import histogram, plan, routing
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import histogram_of
+from beam_datasets.shuffle.levels import MergeLimits
 from beam_datasets.sources import estimate as estimates
 from beam_datasets.sources.estimate import Sample, estimate, take_samples
 from beam_datasets.sources.units import SourceUnits
@@ -126,17 +129,21 @@ class {name}(bd.DatasetBuilder):
 COUNT = 10
 
 
-def test_reported_progress_counts_until_as_much_is_spilled(tmp_path):
+def test_reported_progress_of_a_bundle_counts_until_as_much_is_spilled(tmp_path):
+    """Others of the split may have ended, or fill blocks faster: all of them count."""
     spilled = tmp_path / "spill"
     spilled.mkdir()
     assert measure(str(tmp_path), str(spilled)) == Progress(0, 0, 0, 0)
     (spilled / "a-01.encoded").write_text("7 70")
     (spilled / "a-02.encoded").write_text("5 50")
-    (spilled / "a-03-4-40.block").write_bytes(b"")
-    (spilled / "b-04-3-30.block").write_bytes(b"")
-    assert measure(str(tmp_path), str(spilled)) == Progress(15, 150, 0, 0)
-    (spilled / "a-05-9-95.block").write_bytes(b"")
-    assert measure(str(tmp_path), str(spilled)) == Progress(16, 165, 0, 0)
+    (spilled / "a-03.x-4-40.block").write_bytes(b"")  # of a bundle that has ended before its first report
+    (spilled / "b-04-3-30.block").write_bytes(b"")  # of no bundle
+    assert measure(str(tmp_path), str(spilled)) == Progress(7 + 5 + 4 + 3, 190, 0, 0)
+    (spilled / "a-01.y-6-60.block").write_bytes(b"")
+    assert measure(str(tmp_path), str(spilled)) == Progress(7 + 5 + 4 + 3, 190, 0, 0)
+    (spilled / "a-01.z-3-30.block").write_bytes(b"")
+    (spilled / "b-05-1-10.block").write_bytes(b"")
+    assert measure(str(tmp_path), str(spilled)) == Progress(9 + 5 + 4 + 4, 220, 0, 0)
 
 
 class Slow(DatasetBuilder, skip_registration=True):
@@ -169,6 +176,30 @@ def test_a_generator_that_has_filled_no_block_is_seen(tmp_path):
     Slow(data_dir=tmp_path).build(num_workers=1, progress=report)
     assert COUNT in {done.examples_encoded for done in reports}
     assert not list(tmp_path.rglob("*.encoded"))
+
+
+@pytest.mark.parametrize("is_spilled", [True, False])
+def test_a_slow_worker_beside_one_that_has_ended_is_seen(tmp_path, monkeypatch, is_spilled):
+    """The worker that has ended has spilled more than the slow one has encoded, and never reported."""
+    monkeypatch.setattr("beam_datasets.beam.encode.REPORT_SECONDS", 0.01)
+    spill_dir = tmp_path / "spill"
+    spill_dir.mkdir()
+    transport = Transport(str(spill_dir), 1 << 20, MergeLimits(), many_machines=False, large_bundles=True)
+    features = F.FeaturesDict({"n": np.int64})
+    ended, slow = (encode.SplitEncoder("train", features, transport, 64) for _ in range(2))
+    for encoder, count in ((ended, 10), (slow, 3)):
+        encoder.start()
+        for n in range(count):
+            encoder.add(n, {"n": n})
+    assert list(ended.outputs())
+    ended.start()
+    assert measure(str(tmp_path), str(spill_dir)).examples_encoded == 10
+    with encode.report_progress(transport, "train", slow):
+        while not list(spill_dir.glob("*.encoded")):
+            time.sleep(0.01)
+    if is_spilled:
+        assert list(slow.outputs())
+    assert measure(str(tmp_path), str(spill_dir)).examples_encoded == 13
 
 
 # A shard is written, and its parts joined, in memory that does not grow with it
