@@ -185,6 +185,8 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
         for name, value in fill.items():
             path = record_name(name, feature.decoded()) if isinstance(name, str) and feature is not None else name
             fill_feature = leaves.get(path)
+            if path in chosen:
+                raise ValueError(f"fill names {shown_name(path)!r} twice, with dots and with slashes; give one value.")
             chosen.add(path)
             if isinstance(fill_feature, ClassLabel):
                 labels[path] = _call_for_fill(array_maker(fill_feature.dtype, (), path), value)[()]

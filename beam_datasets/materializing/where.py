@@ -44,7 +44,8 @@ Convert = Callable[[list[Any]], Any]
 
 _DATABASE = LimitedDatabase()
 _TABLE = "examples"
-_MAX_NAMES = 10  # of labels in an error
+_MAX_NAMES = 10  # of labels or features in an error
+_PLAIN = re.compile(r"[A-Za-z_]\w*")  # a name that needs no quotes, unless it is a word of SQL
 _TOO_DEEP = (
     "expected a condition with fewer levels of parentheses, got one that is nested too deeply. Replace a chain of "
     "`or` by `x in (...)`, or give a Python function as filter="
@@ -181,7 +182,7 @@ class Where:
             _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", arguments)
             parsed = json.loads(text)
             if parsed["error"]:
-                raise self._parse_error(parsed, len(prefix), columns)
+                raise self._parse_error(parsed, len(prefix), columns, features)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(database, nodes, columns)
         refs = self._check_names(nodes, features, columns, len(prefix))
@@ -212,8 +213,9 @@ class Where:
         for name, node in refs.items():
             pointed = _mark_position(self.expression, node["query_location"] - num_before)
             if name not in original_names and name not in parameters:
-                hint = _with_dots(nodes, features) or _without_quotes(name, features) or did_you_mean(name, features)
-                hint = hint or f" A text is in single quotes: {name!r}."
+                hint = _with_dots(nodes, features) or _without_quotes(name, features)
+                hint = hint or _with_parents(node["column_names"], features) or self._with_quotes(features)
+                hint = hint or did_you_mean(name, features) or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in original_names and original_names[name] not in columns:
                 feature = features[original_names[name]]
@@ -225,20 +227,40 @@ class Where:
             raise self._error(hint.strip(), columns)
         return refs
 
-    def _parse_error(self, parsed: Any, num_before: int, columns: dict[str, Any]) -> BeamDatasetsError:
+    def _parse_error(self, parsed: Any, num_before: int, columns: dict[str, Any], features: Any) -> BeamDatasetsError:
         """Returns the error for an expression that cannot be parsed.
 
         Args:
             parsed: the answer of DuckDB's `json_serialize_sql`.
             num_before: number of characters before the expression in the parsed query.
             columns: the columns, for the error.
+            features: the features of the dataset.
         """
         text, position = parsed["error_message"], int(parsed.get("position", 0)) - num_before
         if isinstance(error := to_error(text), LimitError):
             return self._error(error, columns)
         if "expression depth limit" in text:
             return self._error(_TOO_DEEP, columns)
-        return self._error(f"{text}\n{_mark_position(self.expression, position)}", columns)
+        near = re.search(r'at or near "(\w+)"', text)
+        hint = self._with_quotes(features, near[1].lower() if near else "")
+        return self._error(f"{text}{hint and f'.{hint}'}\n{_mark_position(self.expression, position)}", columns)
+
+    def _with_quotes(self, features: Any, reserved: str = "") -> str:
+        """Returns a hint for a name in the expression that needs double quotes, such as order-id; '' if there is none.
+
+        Args:
+            features: the features of the dataset.
+            reserved: a word of SQL that cannot be a name without quotes, in lower case.
+        """
+        for _, steps, _ in iter_nested_features(features):
+            is_plain = [_PLAIN.fullmatch(step) is not None and step.lower() != reserved for step in steps]
+            written = rf"(?<![\w.\"]){re.escape('.'.join(steps))}(?![\w\"])"
+            if not all(is_plain) and re.search(written, self.expression, re.IGNORECASE):
+                quoted = [
+                    step if plain else '"' + step.replace('"', '""') + '"' for step, plain in zip(steps, is_plain)
+                ]
+                return f" The feature is in double quotes in an expression: {'.'.join(quoted)}."
+        return ""
 
     def _check_functions(self, database: Evaluator, nodes: list[Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if the result of the expression depends on anything but the example.
@@ -408,6 +430,19 @@ def _without_quotes(name: str, features: Any) -> str:
     """Returns a hint for the quoted name of a nested feature, such as "a.b" in quotes; '' if there is none."""
     nested = {".".join(steps).lower(): steps for _, steps, _ in iter_nested_features(features) if len(steps) > 1}
     return f" Without quotes around the dots, it is the feature {'.'.join(nested[name])}." if name in nested else ""
+
+
+def _with_parents(steps: list[str], features: Any) -> str:
+    """Returns a hint for a nested feature of which an expression has the last steps alone; '' if there is none.
+
+    Args:
+        steps: the steps in the expression, such as ['price'] for product.price.
+        features: the features of the dataset.
+    """
+    written = list(map(str.lower, steps))
+    nested = [inner for _, inner, _ in iter_nested_features(features) if len(inner) > len(steps)]
+    names = [join_steps(inner) for inner in nested if list(map(str.lower, inner[-len(steps) :])) == written]
+    return f" Did you mean {' or '.join(map(repr, names[:_MAX_NAMES]))}?" if names else ""
 
 
 def _names_in_divisions(node: Any) -> list[list[str]]:

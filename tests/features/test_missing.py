@@ -265,6 +265,11 @@ def test_a_fill_that_does_not_fit(dataset: Any, fill: Any, error: str) -> None:
     assert isinstance(raised.value, FeatureError) or "may be missing" in str(raised.value)
 
 
+def test_a_fill_with_two_values_for_a_feature(dataset: Any) -> None:
+    with pytest.raises(ValueError, match=r"fill names 'deep\.deeper\.number' twice"):
+        dataset.batch(4, fill={"deep.deeper.number": 5, "deep/deeper/number": 6})
+
+
 def test_a_fill_where_nothing_is_missing() -> None:
     """A value that fits no feature is an error, too."""
     for feature, fill in ((F.FeaturesDict({"a": np.int64}), 5), (F.FeaturesDict({"a": F.Text()}), 5), (None, 5)):

@@ -418,6 +418,40 @@ def test_an_expression_sees_the_example_alone(expression: str, words: str) -> No
         Where(expression).compile(TREE)
 
 
+@pytest.mark.parametrize(
+    ("expression", "proposed"),
+    [
+        ("price > 1", "product.price"),
+        ("Price > 1 and n = 2", "product.price"),
+        ("d.e = 1", "product.d.e"),
+        ("Order-Nr > 1", '"Order-Nr"'),
+        ("n > 0 and order-nr > 1", '"Order-Nr"'),
+        ("unit cost > 1", '"unit cost"'),
+        ("product.to pay > 1", 'product."to pay"'),
+        ("2nd > 1", '"2nd"'),
+        ("order > 1", '"order"'),
+    ],
+)
+def test_a_proposed_name_is_the_feature(expression: str, proposed: str) -> None:
+    tree = F.FeaturesDict(
+        {
+            "product": {"price": np.int64, "d": {"e": np.int64}, "to pay": np.int64},
+            **dict.fromkeys(["n", "Order-Nr", "unit cost", "2nd", "order"], np.int64),
+        }
+    )
+    with raises_with(BeamDatasetsError, mentions=[proposed]):
+        Where(expression).compile(tree)
+    nested = {"price": 3, "d": {"e": 3}, "to pay": 3}
+    record = F.compile_encoder(tree)({"product": nested, **dict.fromkeys(tree.keys() - {"product"}, 3)})
+    assert Where(f"{proposed} = 3").compile(tree)([record]) == [0]
+
+
+def test_names_with_several_parents_are_all_proposed() -> None:
+    tree = F.FeaturesDict({"a": {"title": np.int64}, "b": {"title": np.int64}})
+    with raises_with(BeamDatasetsError, mentions=["unknown feature 'title'. Did you mean 'a.title' or 'b.title'?"]):
+        Where("title = 1").compile(tree)
+
+
 def test_nested_names_are_proposed_at_any_depth() -> None:
     tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "n": np.int64})
     with raises_with(BeamDatasetsError, mentions=["a/b/c", "a.b.c."]):
