@@ -463,6 +463,9 @@ def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple
     """
     call = _written_call(function_name)
     fields = {name: _abbreviate(value) for name, value in values.items()}
+    for name in names:  # of an object without source, such as <Dataset ...>, the default of the text is better
+        if name in fields and _expression(fields[name]) is None:
+            del fields[name]
     fields |= {**dict(zip(names, call.positional)), **call.keywords}
     first = {"first": call.positional[0]} if call.positional else {}
     return {"ds": call.receiver or "ds", **first, **fields}

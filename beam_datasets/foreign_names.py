@@ -115,7 +115,7 @@ DATASET: Mapping[str, str] = {
     " | global_shuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "dataloader | loader | to_dataloader | as_dataloader | get_dataloader | data_loader | to_torch_dataloader | as_torch_dataloader"
     " | as_torch_dataset | to_iterable | to_torch_dataset": _TORCH_LOADER,
-    "normalize | augment | rescale | preprocess | tokenize | transforms | resize | add_transform | fillna | isna"
+    "normalize | augment | rescale | preprocess | tokenize | apply_chat_template | transforms | resize | add_transform | fillna | isna"
     " | standardize | to_uint8 | to_float | vectorize | embed | encode | lowercase"
     " | replace | clean | impute | one_hot": _IN_MAP,
     "min(column) | max(column) | mean(column) | std(column) | sum(column) | median(column) | nunique(column)"
@@ -478,6 +478,7 @@ BUILDER: Mapping[str, str] = {
     "data_path | pkg_dir_path | data_dir_root | path | directory": "`{builder}.dataset_dir`",
     "shards | files | filepaths | filenames": "`{builder}.info.splits['train'].filepaths`",
     "exists | is_built | is_published": "`{builder}.is_prepared()`",
+    "verify | validate | check | repair": "`bd.verify({builder}.dataset_dir)`",
     "delete | remove | rm": "`beam-datasets prune`, which removes old versions; a published version never changes",
     "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
     "canonical_version | versions | supported_versions": "`{builder}.version`; `beam-datasets list --versions` shows all",
@@ -690,6 +691,10 @@ PACKAGE: Mapping[str, str] = {
     "Column | IterableColumn": "`[e['label'] for e in ds]`",
     "schema | columns | column_names": "`bd.builder(name, data_dir=directory).info.features`",
     "splits | split_names": "`list(bd.builder(name, data_dir=directory).info.splits)`",
+    "choose_from_datasets(datasets)": "`bd.mix({datasets:[a, b]}, weights=[0.7, 0.3], seed=0)`; its argument schedule changes weights",
+    "Example | SequenceExample | parse_example(serialized) | parse_single_example(serialized)": (
+        "`builder.info.features.deserialize_example({serialized:record})`; a dataset that is read is parsed already"
+    ),
     "experimental": "docs/index.md, which lists what there is",
     # --------------------------------------------------------------------------------------------------------- PyTorch
     "DataLoader(dataset, batch_size) | StatefulDataLoader(dataset, batch_size) | StreamingDataLoader(dataset, batch_size)"
@@ -1457,6 +1462,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "label_names | str_labels | decode_labels": "`ds.features['label'].int2str(index)`, or `ds.to_pandas(label_names=True)`",
         "trust_remote_code": "an import of the builder's module: nothing else runs code",
         "keep_in_memory | save_infos | verification_mode | fs": "`bd.load({name}, split={split:'train'})`",
+        "skip | offset | start | start_index": "`bd.load({name}, split={split:'train'}).skip({value})`, or `split='train[10:]'`",
         "drop_remainder | drop_last": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
         "sequence_length | task_feature_lengths": "`bd.load({name}, split={split:'train'}).pack({value})`",
         "num_epochs": "`bd.load({name}, split={split:'train'}).repeat({value})`",
@@ -1510,6 +1516,8 @@ COMMANDS: Mapping[str, str] = {
         "`beam-datasets materialize {name:NAME} --split 'train=train[:10%]' --to few --data_dir DIR`, which also takes --where, "
         "--features and several datasets"
     ),
+    "sort | order | order_by": "`bd.load({name:'NAME'}, split='train').to_pandas().sort_values('column')`, in Python: keys decide "
+    "the order of a dataset",
     "add | update | extend | insert | upsert": "`beam-datasets append {name:NAME} --from csv --pattern {file:FILES}`, or jsonl, parquet; "
     "`--from SOURCE` names a dataset",
     "branch | rebase | stash | blame | worktree | bisect | cherry_pick | reflog": (
@@ -1636,7 +1644,7 @@ OPTIONS: Mapping[str, str] = {
     "adopt: `--features {value:features.json}`": "schema | feature_description | feature | spec",
     "explore: `beam-datasets explore`, and open the address that it prints": "open | browser | open_browser | launch",
     "export: `--to {value:DIR}`": "output | output_dir | out | out_dir | o | dest | destination | path | save_dir | dir | target",
-    "append: `--from csv --pattern {value:FILE}`, or jsonl, parquet": "data | file | files | input | new | data_files | path",
+    "append: `--from csv --pattern {value:FILE}`, or jsonl, parquet": "pattern | data | file | files | input | new | data_files | path",
     "append: `--from {value:SOURCE}`": "source | src | dataset | add | other",
     "stats: `--html {value:page.html}`": "output | out | o | plot | html_file | save | page | report",
     "materialize: `--split {value:train}`, or `--split NAME=SLICE` for each split": "splits | slice | slices | subset | s",
@@ -1735,6 +1743,9 @@ OPTIONS: Mapping[str, str] = {
     " | beam_args | pipeline_args",
     "the name of the dataset alone, without an option, such as `beam-datasets {command:build} {value:NAME}`": "dataset | datasets | name"
     " | builder | module | dataset_name | script | class",
+    "build: `beam-datasets build csv --name NAME --pattern {value:FILES}`, or jsonl, parquet and other formats": (
+        "file | files | pattern | data_files | data_file | path | paths | input | inputs | input_file | i | f"
+    ),
 }
 
 _OTHER_FORMAT = (

@@ -223,7 +223,8 @@ class Parser(argparse.ArgumentParser):
         """
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            near = self._engine_note(unknown) or self._near_options(unknown) or self._option_of(unknown[0])
+            count = _count_before_names(self._args) if "--count" in self._option_string_actions else ""
+            near = self._engine_note(unknown) or self._near_options(unknown) or self._option_of(count or unknown[0])
             self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
         return parsed
 
@@ -287,6 +288,16 @@ class Parser(argparse.ArgumentParser):
                     example = example.replace("csv", self._args[0], 1).replace("--pattern FILES", "--root DIR")
                 message += f". Type `{self.prog} {example}`"
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
+
+
+def _count_before_names(args: Sequence[str]) -> str:
+    """Returns the argument of `head -5 NAME` that argparse takes for the name; '' if there is none.
+
+    >>> _count_before_names(["-5", "digits"]), _count_before_names(["--count", "-5", "digits"])
+    ('-5', '')
+    """
+    pairs = zip(["", *args], args)
+    return next((arg for before, arg in pairs if re.fullmatch(r"-\d+", arg) and before[:2] != "--"), "")
 
 
 _OF_ARGPARSE = (

@@ -106,7 +106,10 @@ def mix(
     datasets, stages = _stages_of(sources, weights, temperature, schedule)
     _check_source_key(datasets, source_key)
     if stop not in STOPS:
-        raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
+        raise ValueError(
+            f"stop must be 'first', 'all' or 'never', got {stop!r}. An epoch ends with the first source that ends, or "
+            "when all have been read."
+        )
     seed = seed_number(seed)
     fingerprints = [_fingerprint_of(source) for source in datasets]
     titles = _name_sources(fingerprints, names, need_unique=source_key is not None)
@@ -246,7 +249,8 @@ def _check_pair(item: Any) -> tuple[MixSource, Any]:
     if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (Dataset, Stream))):
         raise TypeError(
             "mix() takes a dict from datasets to weights, or pairs (dataset, weight), or datasets with weights=, got "
-            f"{item!r}."
+            f"{item!r}. Names are an argument of their own: bd.mix([a, b], weights=[1, 1], names=['a', 'b'], "
+            "source_key='source')."
         )
     return item
 
@@ -321,7 +325,10 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
     pairs = list(schedule)
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise TypeError(f"schedule: expected pairs (position, weights), got {pair!r}.")
+            raise TypeError(
+                f"schedule: expected pairs (position, weights), got {pair!r}. Give a list, such as [(0, [0.9, 0.1]), "
+                "(1000, [0.5, 0.5])]."
+            )
     stages = [
         (integer("a position of schedule", start, at_least=0, at_most=MAX_ENDLESS), _weights_of(weights, datasets))
         for start, weights in pairs

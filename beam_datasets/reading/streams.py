@@ -104,8 +104,8 @@ class Stream(ForeignOperators):
         return self._base.features
 
     def __repr__(self) -> str:
-        links = " | ".join(link.text or "map()" for link in self._links)
-        return f"<Stream of {self._base!r}: {links}{'' if self._epochs == 1 else ' | repeat()'}>"
+        links = [link.text or "map()" for link in self._links] + ["repeat()"] * (self._epochs != 1)
+        return f"<Stream of {self._base!r}{': ' if links else ''}{' | '.join(links)}>"
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
         __getattr__ = advised_getattr("stream", "ds")
