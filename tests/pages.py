@@ -81,7 +81,9 @@ def _compare(block: Block, page: Path) -> None:
 
 # What a run that takes longer than 2 s says, on a slow machine.
 _PROGRESS = re.compile(
-    r"^(?:the source is being read; no example is encoded yet|.* examples encoded, .*|.* shards? written, .*)\n", re.M
+    r"^(?:Apache Beam is being imported|the source is being read; no example is encoded yet|.* examples encoded, .*"
+    r"|.* shards? written, .*)\n",
+    re.M,
 )
 
 
