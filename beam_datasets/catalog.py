@@ -590,7 +590,14 @@ def _advise_root_above(name: str, root: str) -> str:
 
 
 def _root_above(name: str, directory: str) -> str:
-    """Returns the data_dir of a directory of a dataset, of its config or of its version; '' for any other one."""
+    """Returns the data_dir of the directory of a published dataset, of its config or of its version.
+
+    For '/data/digits/small/1.0.0' it is '/data', if 'digits' is published there; '' for any other directory.
+
+    Args:
+        name: name of the dataset.
+        directory: the directory.
+    """
     for _ in range(3):  # name/config/version
         parent, folder = storage.dirname(directory), storage.basename(directory)
         with contextlib.suppress(StorageError):  # of a store whose parent may not be listed

@@ -121,7 +121,7 @@ def run_materialize(args: Sequence[str]) -> int:
     start_time = time.monotonic()
     with publishing_in(job.info.data_dir):
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
-            total = _total(job)
+            total = _num_bytes_to_write(job)
             progress = (
                 None
                 if show is None
@@ -146,8 +146,8 @@ def _format_chosen(job: Job, counts: Mapping[str, int]) -> str:
     )
 
 
-def _total(job: Job) -> int | None:
-    """Returns the number of bytes that the run writes; None if that is not known."""
+def _num_bytes_to_write(job: Job) -> int | None:
+    """Returns the number of bytes that the run writes, twice that of the records if it spills them; None if unknown."""
     if job.plan is not None:
         return job.num_bytes
     return 2 * job.num_bytes if job.transform is None and job.lineage.reshuffle is not None else None

@@ -242,6 +242,9 @@ def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
 def _convert_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
     """Returns pixels converted to another number of bits per channel.
 
+    From 8 to 16 bits, numbers are multiplied by 257 for a PNG file, such as 255 to 65535, and by 256 for others. From
+    16 to 8 bits, the upper 8 of the `bits` are kept.
+
     Args:
         pixels: an array of uint8 or uint16.
         bits: the number of bits of a channel in the file.

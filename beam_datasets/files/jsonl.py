@@ -165,7 +165,7 @@ def _parse_line(text: str) -> dict[str, Any]:
 
 
 def _raw_decode(text: str) -> tuple[Any, int]:
-    """Returns (JSON value, where its text stops), in less time than `decode`, which searches for spaces around it.
+    """Returns (JSON value, index after its text), in less time than `decode`, which searches for spaces around it.
 
     Raises:
         json.JSONDecodeError: see `decode`.
@@ -198,7 +198,7 @@ def checked_object(row: Any, text: str) -> dict[str, Any]:
 
     Args:
         row: any decoded JSON value.
-        text: the JSON text of the value.
+        text: the JSON text of the value; only its escapes can make a lone surrogate.
 
     Raises:
         InputError: it is not an object, or a string contains a lone surrogate.

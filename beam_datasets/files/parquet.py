@@ -255,7 +255,7 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
     for file in files:
         try:
             with open_parquet(file) as content:
-                for values in _members(content, path):
+                for values in _distinct_values(content, path):
                     distinct_values.update(label_of(value) for value in values if value is not None)
                     if len(distinct_values) >= MAX_LABELS:
                         return distinct_values
@@ -265,10 +265,14 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
     return distinct_values
 
 
-def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
-    """Yields lists of Python values of a column, or of field b of its structs (a/b).
+def _distinct_values(content: ParquetContent, path: str) -> Iterator[list[Any]]:
+    """Yields the distinct values of each record batch of a column, or of field b of its structs, as lists of Python.
 
-    There is one list for each record batch, with the distinct values of the batch.
+    The items of lists are values. Yields nothing for a column that the file lacks, or whose values are structs.
+
+    Args:
+        content: the file.
+        path: name of the column, or the names that lead to a field of it, joined by slashes, such as a/b.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

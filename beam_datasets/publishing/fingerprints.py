@@ -79,7 +79,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Returns whether an argument or option with a name is a credential."""
+    """Returns whether a name may be that of a credential: it contains a word such as "token", as "tokenizer" does."""
     return any(word in name.lower() for word in _SECRETS)
 
 

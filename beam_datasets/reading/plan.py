@@ -59,7 +59,7 @@ class ReadPlan:
         self._threads: int | None = None
 
     def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Self:
-        """Returns a copy with another operation or other steps."""
+        """Returns a copy with another operation or other steps; None keeps those of this plan."""
         plan = object.__new__(type(self))
         vars(plan).update(self.__getstate__())
         plan._operation = self._operation if operation is None else operation

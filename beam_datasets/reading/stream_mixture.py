@@ -308,7 +308,7 @@ class MixedStreamIterator(StreamIterator):
         return {**state, "sources": sources, "sources_check": _sources_check(state["check"], sources)}
 
     def _restore(self, saved_state: StreamState, state: Mapping[str, Any]) -> None:
-        """Moves to a saved position, and each source to its own."""
+        """Moves to a saved position, and each source to its own; see `StreamIterator._restore` for the arguments."""
         super()._restore(saved_state, state)
         for number, source_state in enumerate(state["sources"]):
             self._sources[number].set_state(source_state["state"])

@@ -406,7 +406,7 @@ class DatasetDataProvider:
         return list(self._items)
 
     def num_samples(self) -> int | None:
-        """Returns the number of records that the specification gives."""
+        """Returns the number of records that the specification gives; None if it gives none."""
         return self._dataset.num_samples
 
     def get(self, items: Sequence[str] | None = None) -> list[Any]:

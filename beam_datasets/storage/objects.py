@@ -508,14 +508,14 @@ def _is_web(path: str) -> bool:
     return scheme(path) in ("http", "https")
 
 
-def _join_buffers(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
-    """Yields the buffers joined to pieces of at least `enough` bytes, to write many records per call."""
+def _join_buffers(buffers: Iterable[Buffer], min_bytes: int) -> Iterator[bytes]:
+    """Yields the buffers joined to pieces of at least `min_bytes`, but for the last one, to write many at once."""
     waiting: list[Buffer] = []
     num_bytes = 0
     for buffer in buffers:
         waiting.append(buffer)
         num_bytes += memoryview(buffer).nbytes
-        if num_bytes >= enough:
+        if num_bytes >= min_bytes:
             yield b"".join(waiting)
             waiting, num_bytes = [], 0
     if waiting:

@@ -110,7 +110,12 @@ class Rearranged(Operation):
 
     @abstractmethod
     def child_positions(self, positions: Ints, epoch: int) -> Ints:
-        """Returns the child's position for each position."""
+        """Returns the position in the child of the item at each position, such as [3, 4] for `Slice` from 3 on.
+
+        Args:
+            positions: positions of this operation, in any order; shape (n,), as the result.
+            epoch: the epoch, of which a shuffled order is a function.
+        """
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the items at positions: those of the child operation at `child_positions(positions, epoch)`."""
