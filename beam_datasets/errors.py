@@ -268,8 +268,8 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
         path: the shard.
         offset: offset of the record in the file in bytes.
         record: number of the record in the file, from 0; None where it cannot be known.
-        repairable: whether `beam-datasets verify --repair` may help; False if the file was never published, or was
-            already damaged when it was published.
+        repairable: whether `beam-datasets verify --repair --from COPY` may help; False if the file was never published,
+            or was already damaged when it was published.
     """
 
     path: str
@@ -287,10 +287,13 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
 
 def repair_advice(path: str) -> str | None:
-    """Returns the sentence that names the command to repair a dataset, for a shard; None for another file."""
+    """Returns the commands that list the damage and restore a shard, which takes a copy; None for another file."""
     if not _SHARD.search(path):
         return None
-    return f"To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
+    return (
+        f"To list the damage: beam-datasets verify {os.path.dirname(path)}; to restore the file from a copy of the "
+        "dataset, add --repair --from COPY"
+    )
 
 
 class WorkerError(BeamDatasetsError, RuntimeError):

@@ -4,6 +4,7 @@ import copy
 import errno
 import pickle
 import re
+import shutil
 import traceback
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import errors, features
+from beam_datasets.cli import main
 from beam_datasets.engines.failures import add_facts_to_message, reason
 from beam_datasets.errors import (
     BeamDatasetsError,
@@ -56,8 +58,8 @@ SHARD = "ds-train.tfrecord-00002-of-00004"
         (PathNotFoundError("is gone", path="http://me:pa#s?s@host/x"), "http://***@host/x: is gone"),
         (
             errors.CorruptRecordError("cut off.", path="s3://k:secret@b/ds-train.tfrecord-00000-of-00001", offset=7),
-            "s3://***@b/ds-train.tfrecord-00000-of-00001, byte 7: cut off. To check and repair the dataset: "
-            "beam-datasets verify s3://***@b --repair",
+            "s3://***@b/ds-train.tfrecord-00000-of-00001, byte 7: cut off. To list the damage: "
+            "beam-datasets verify s3://***@b; to restore the file from a copy of the dataset, add --repair --from COPY",
         ),
         (errors.CorruptRecordError("cut off.", path="a", offset=7, record=2), "a, byte 7 (record 2): cut off."),
         (PathNotFoundError("is gone", path="http://me:secret@host/x"), "http://***@host/x: is gone"),
@@ -125,14 +127,16 @@ def test_an_example_that_does_not_fit_in_a_build(tmp_path: Path, num_workers: in
     assert facts(caught.value) == {"feature": "text", "split": "train", "key": 7}
 
 
-def test_a_damaged_record(tmp_path: Path) -> None:
+def test_a_damaged_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = publish_dataset(tmp_path)
+    intact = shutil.copytree(directory, tmp_path / "intact")
     path = directory / SHARD
     content = bytearray(path.read_bytes())
     content[len(content) // 15 * 3 + 20] ^= 1  # in record 3 of 15
     path.write_bytes(content)
     expected = {"path": str(path), "offset": len(content) // 15 * 3, "record": 3}
-    repair = f"beam-datasets verify {directory} --repair"
+    verify = f"beam-datasets verify {directory}"
+    advice = f"To list the damage: {verify}; to restore the file from a copy of the dataset, add --repair --from COPY"
     dataset = bd.load("ds", data_dir=tmp_path, split="train")
     for read in (
         lambda: list(dataset),
@@ -141,7 +145,12 @@ def test_a_damaged_record(tmp_path: Path) -> None:
     ):
         with pytest.raises(errors.CorruptRecordError) as caught:
             read()
-        assert facts(caught.value) == {**expected, "advice": f"To check and repair the dataset: {repair}"}
+        assert facts(caught.value) == {**expected, "advice": advice}
+    command = verify.split()[1:]
+    assert main(command) == main([*command, "--repair"]) == 1
+    assert "record 3" in capsys.readouterr().out
+    assert main([*command, "--repair", "--from", str(intact)]) == 0
+    assert len(list(bd.load("ds", data_dir=tmp_path, split="train"))) == len(dataset)
 
 
 @pytest.mark.parametrize("is_parallel", [False, True])
