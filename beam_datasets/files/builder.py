@@ -20,6 +20,7 @@ from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import (
     BeamDatasetsError,
     DuplicateKeyError,
+    ErrorList,
     InputError,
     NoExamplesError,
     did_you_mean,
@@ -371,20 +372,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: rows would get keys or splits by other options than those of the published version, or its
                 files do not share an option that is not given.
         """
-        read_options = common_options(published_inputs, type(self).name, self._format_options)
-        self.published_options, self.differing_options = describe_options(self._format_options, read_options)
-        try:
-            self._set_format({**read_options, **self._format_options})
-        except ValueError as error:
-            raise conflict(error, options_text(read_options)) from None
-        if self._key is None and published_inputs.key:
-            self._key = published_inputs.key.removeprefix("--key ")
-            self.published_key = self._key
-        if self._given_assign is None and published_inputs.splits and not self._has_files_of_splits:
-            pattern = next(iter(self._patterns.values()))
-            self._given_assign = assignment_of_options(published_inputs.splits, pattern)
-            self._split_options = self.published_splits = published_inputs.splits
-        published_inputs.check_options(Inputs({}, {}, *self._row_options))
+        errors = ErrorList()
+        with errors.keep():
+            self._adopt_format(published_inputs)
+        with errors.keep():
+            self._adopt_row_options(published_inputs)
+        errors.raise_all()
         self._known_files = published_inputs.files.keys()
         old = {name: file for name, file in self._named_files() if name in published_inputs.files}
         if compare_checksums and (unknown := sorted(name for name in old if name not in published_inputs.checksums)):
@@ -399,6 +392,26 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         self._touched = Inputs(touched, checksums={name: published_inputs.checksums[name] for name in touched})
         self._leave_out(old[name].path for name in (unchanged if take_changed else old))
         return [name for name in old if name not in unchanged]
+
+    def _adopt_format(self, published_inputs: Inputs) -> None:
+        """Takes options of the format that are not given from a published version; for the errors see `only_new`."""
+        read_options = common_options(published_inputs, type(self).name, self._format_options)
+        self.published_options, self.differing_options = describe_options(self._format_options, read_options)
+        try:
+            self._set_format({**read_options, **self._format_options})
+        except ValueError as error:
+            raise conflict(error, options_text(read_options)) from None
+
+    def _adopt_row_options(self, published_inputs: Inputs) -> None:
+        """Takes the key and the splits that are not given from a published version; for the errors see `only_new`."""
+        if self._key is None and published_inputs.key:
+            self._key = published_inputs.key.removeprefix("--key ")
+            self.published_key = self._key
+        if self._given_assign is None and published_inputs.splits and not self._has_files_of_splits:
+            pattern = next(iter(self._patterns.values()))
+            self._given_assign = assignment_of_options(published_inputs.splits, pattern)
+            self._split_options = self.published_splits = published_inputs.splits
+        published_inputs.check_options(Inputs({}, {}, *self._row_options))
 
     @property
     def has_key_column(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import DuplicateKeyError, NoExamplesError, StorageError
+from beam_datasets.errors import DuplicateKeyError, ErrorList, NoExamplesError, StorageError
 from beam_datasets.features import Text
 from beam_datasets.materializing.append_options import AppendOptions
 from beam_datasets.materializing.moved_keys import duplicate_key_error, find_duplicate_keys
@@ -69,19 +69,24 @@ def build_sources(
     new_sources: list[Any] = []
     built: list[Any] = []
     notes: list[str] = []
+    errors = ErrorList()
+    comparing = {
+        "take_changed": take_changed,
+        "compare_checksums": compare_checksums,
+        "may_lack": options.union_features,
+    }
     with disk_commit.beside(build_root) as folder:
+        builders = {n: one.elsewhere(storage.join(folder, str(n))) for n, one in enumerate(new) if _is_builder(one)}
+        for builder in builders.values():
+            with errors.keep():
+                notes += _prepare(builder, parent, **comparing)
+        errors.raise_all()
         for number, one in enumerate(new):
-            if _is_builder(one):
-                builder = one.elsewhere(storage.join(folder, str(number)))
-                builder.is_appended = True
-                if hasattr(builder, "only_new"):
-                    comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
-                    notes += _exclude_known_files(builder, parent, take_changed=take_changed, **comparing)
-                if getattr(builder, "has_files", True):
-                    new_sources += _build_all(builder, options.on_duplicate)
-                    built.append(builder)
-            else:
+            if number not in builders:
                 new_sources.append(one)
+            elif getattr(builders[number], "has_files", True):
+                new_sources += _build_all(builders[number], options.on_duplicate)
+                built.append(builders[number])
         try:
             yield parent.dataset_dir, new_sources, notes
         except DuplicateKeyError as error:
@@ -92,6 +97,22 @@ def build_sources(
 def _is_builder(new: Any) -> bool:
     """Returns whether `new` is a `DatasetBuilder`, which must be built first; False for names and directories."""
     return hasattr(new, "elsewhere") and not isinstance(new, type)
+
+
+def _prepare(builder: Any, parent: ReadOnlyBuilder, **comparing: bool) -> list[str]:
+    """Leaves known files out of a builder of files, and checks the schema of any builder; returns notes for the user.
+
+    Args:
+        builder: the builder. Changed.
+        parent: the published version.
+        **comparing: see `_exclude_known_files`.
+    """
+    builder.is_appended = True
+    notes = _exclude_known_files(builder, parent, **comparing) if hasattr(builder, "only_new") else []
+    if getattr(builder, "has_files", True):
+        with contextlib.suppress(NoExamplesError):  # which is allowed, or raised again
+            builder.info  # noqa: B018  # checks the schema before anything is built
+    return notes
 
 
 def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:

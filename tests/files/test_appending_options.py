@@ -267,3 +267,19 @@ def test_options_for_images_are_those_of_the_published_version(tmp_path):
     assert "new files are read with the options of 1.0.0: --exif_orientation apply --frames first" in notes
     once = builder("once", frames="first", exif_orientation="apply").build(num_workers=1)
     assert values(directory) == values(once)
+
+
+def test_all_problems_of_options_are_reported_at_once(tmp_path):
+    """The format and the key of one builder, and the schema of another."""
+    write(tmp_path / "in", "1.csv", 'id,x\n1,"1.234,5"\n')
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, key="id", **GERMAN).build(num_workers=1)
+    write(tmp_path / "in", "2.csv", "id,x\n2,2.5\n")
+    write(tmp_path / "in", "3.jsonl", '{"id": 3, "x": 1.5, "y": [1, "a"]}\n')
+    builders = [
+        Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, decimal=".", key="x"),
+        Jsonl(name="ds", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path),
+    ]
+    with pytest.raises(InputError) as caught:
+        bd.append("ds", builders, data_dir=tmp_path)
+    for text in ("thousands is '.', as decimal is", "--key id", "the values do not fit one type: int"):
+        assert str(caught.value).count(text) == 1, caught.value
