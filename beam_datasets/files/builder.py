@@ -503,7 +503,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _leave_out(self, paths: Iterable[str]) -> None:
         """Leaves out files, and clears what was inferred from the files."""
         self._left_out = frozenset(paths)
-        for name in list(vars(self)):
+        for name in vars(self).keys() - {"_listed_files"}:
             if isinstance(getattr(type(self), name, None), cached_property):
                 del self.__dict__[name]
 
@@ -604,11 +604,15 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """{pattern, or tuple of patterns that are read together: its files}, without files that are left out."""
-        files_by_pattern = {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
         return {
             pattern: [file for file in files if file.path not in self._left_out]
-            for pattern, files in files_by_pattern.items()
+            for pattern, files in self._listed_files.items()
         }
+
+    @cached_property
+    def _listed_files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
+        """{pattern, or tuple of patterns that are read together: its files}; listed once, with one set of warnings."""
+        return {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
 
     @cached_property
     def _assign(self) -> Assignment | None:

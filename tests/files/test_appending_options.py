@@ -283,3 +283,15 @@ def test_all_problems_of_options_are_reported_at_once(tmp_path):
         bd.append("ds", builders, data_dir=tmp_path)
     for text in ("thousands is '.', as decimal is", "--key id", "the values do not fit one type: int"):
         assert str(caught.value).count(text) == 1, caught.value
+
+
+def test_files_that_are_left_out_are_named_once(tmp_path, caplog):
+    """An append lists the files once."""
+    write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n")
+    Csv(name="ds", pattern=f"{tmp_path}/in", data_dir=tmp_path, key="id").build(num_workers=1)
+    write(tmp_path / "in", "2.csv", "id,x\n2,2.5\n")
+    write(tmp_path / "in", "_log.csv", "id,x\n3,3.5\n")
+    caplog.clear()
+    append_quietly(Csv(name="ds", pattern=f"{tmp_path}/in", data_dir=tmp_path), tmp_path)
+    [text] = [text for text in caplog.messages if "left out, because" in text]
+    assert text.endswith("names that begin with . or _ are hidden: " + f"{tmp_path}/in/_log.csv")
