@@ -181,12 +181,11 @@ def recorded_output(path: str) -> Iterator[None]:
     terminals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     copies = {name: _CopiedStream(stream, log, lock) for name, stream in terminals.items() if stream is not None}
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
-    handlers: list[tuple[Any, Any]] = [
-        (handler, copy)
+    handlers: list[tuple[Any, _CopiedStream]] = [
+        (handler, _CopiedStream(handler.stream, log, lock))
         for logger in loggers
         for handler in getattr(logger, "handlers", ())
-        for name, copy in copies.items()
-        if isinstance(handler, logging.StreamHandler) and handler.stream is terminals[name]
+        if isinstance(handler, logging.StreamHandler) and _is_of_terminal(handler.stream)
     ]
     for name, copy in copies.items():
         setattr(sys, name, copy)
@@ -196,6 +195,7 @@ def recorded_output(path: str) -> Iterator[None]:
         yield
     finally:
         for handler, copy in handlers:
+            copy.finish()
             if handler.stream is copy:
                 handler.setStream(copy.stream)
         for name, copy in copies.items():
@@ -205,6 +205,15 @@ def recorded_output(path: str) -> Iterator[None]:
         if problem := log.close():
             with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
                 print(problem, file=sys.stderr, flush=True)
+
+
+def _is_of_terminal(stream: Any) -> bool:
+    """Returns whether a stream is standard output or standard error, or writes to its descriptor, as before a fork."""
+    if stream in (sys.stdout, sys.stderr):
+        return True
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return stream.fileno() in (1, 2)
+    return False
 
 
 class _CopiedStream(io.TextIOBase):
@@ -219,6 +228,7 @@ class _CopiedStream(io.TextIOBase):
     def __init__(self, stream: TextIO, log: OutputLog, lock: threading.Lock) -> None:
         self.stream, self._log, self._lock = stream, log, lock
         self._unfinished = ""
+        self._is_finished = False  # then it only writes to the stream: a handler that the run has made may keep it
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the stream, such as `buffer`."""
@@ -258,13 +268,14 @@ class _CopiedStream(io.TextIOBase):
         by_beam = is_written_by_beam(sys._getframe(1))
         with self._lock:
             *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
-            for line in filter(None, lines):
+            for line in () if self._is_finished else filter(None, lines):
                 self._log.add(without_passwords(line), by_beam=by_beam)
         return self.stream.write(text)
 
     def finish(self) -> None:
-        """Writes the last line, which has no end, to the log."""
+        """Writes the last line, which has no end, to the log; later ones are not logged."""
         with self._lock:
             line, self._unfinished = self._unfinished, ""
+            self._is_finished = True
             if line:
                 self._log.add(without_passwords(line), by_beam=False)

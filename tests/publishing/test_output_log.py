@@ -107,3 +107,30 @@ def test_streams_that_the_code_replaces_stay_replaced(tmp_path):
             print("text")
         assert sys.stdout is replacement
     assert replacement.getvalue() == "text\n"
+
+
+def test_a_handler_of_another_stream_for_the_same_descriptor_is_recorded(tmp_path):
+    """As in a process that was forked after its parent has logged something."""
+    with open(2, "w", closefd=False) as stream:
+        handler = logging.StreamHandler(stream)
+        logging.getLogger("forked").addHandler(handler)
+        try:
+            with terminal(), recorded_output(str(tmp_path / "log")):
+                logging.getLogger("forked").warning("text")
+            assert handler.stream is stream
+        finally:
+            logging.getLogger("forked").removeHandler(handler)
+    assert (tmp_path / "log").read_text().splitlines().count("text") >= 1
+
+
+def test_a_handler_that_the_code_has_made_works_after_the_run(tmp_path):
+    logger = logging.getLogger("made in a run")
+    with terminal() as (_, err):
+        with recorded_output(str(tmp_path / "log")):
+            logger.addHandler(logging.StreamHandler())
+            logger.warning("during it")
+        logger.warning("after it")
+    logger.handlers.clear()
+    assert err.getvalue().count("after it\n") == 2  # also by the handler of the root logger
+    assert "Logging error" not in err.getvalue()
+    assert set((tmp_path / "log").read_text().splitlines()) == {"during it"}
