@@ -6,10 +6,11 @@ import keyword
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from beam_datasets import storage
 from beam_datasets.cli.options import Command, Option, UsageError
 from beam_datasets.cli.printing import say
+from beam_datasets.errors import StorageError
 from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 
 COMMAND = Command(
@@ -91,15 +92,19 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"{parsed.name!r}: expected a name in snake_case that Python can import, such as {example}")
     if parsed.name in sys.stdlib_module_names:
         raise UsageError(f"{parsed.name!r} is a module of Python; give another name, such as {parsed.name}_data")
-    folder = Path(parsed.to or ".", parsed.name)
-    if folder.exists():
+    if storage.is_remote(parsed.to or "."):
+        raise UsageError(f"--to: expected a directory of this machine, got the URL {parsed.to}")
+    folder = storage.join(*filter(None, [parsed.to, parsed.name]))
+    if storage.exists(folder):
         raise UsageError(f"{folder} exists already; give another name, or another place by --to")
     words = parsed.name.split("_")
     names = {"name": parsed.name, "cls": "".join(map(str.capitalize, words)), "title": " ".join(words).capitalize()}
     for file, text in _FILES.items():
-        path = folder / file.format(**names)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.format(**names), encoding="utf-8")
-        say(str(path))
+        path = storage.join(folder, file.format(**names))
+        try:
+            storage.write_bytes(path, text.format(**names).encode())
+        except StorageError as error:
+            raise UsageError(f"{folder} cannot be created: {error}. Give another place by --to") from None
+        say(path)
     say(f"Test it: cd {folder}; python {parsed.name}_test.py\nThen change what is marked TODO.")
     return 0
