@@ -308,6 +308,8 @@ def find_published(
     text = storage.as_text(name_or_dir)
     if _is_directory(name_or_dir):
         return storage.with_options(text, storage_options) if storage_options else text
+    if ":/" in text or "//" in text:  # no name has these
+        storage.check_slashes(text)
     root, is_local_dir = root_dir(data_dir, storage_options), os.path.isdir(text)
     no_path = (
         f" The directory {text} does not exist.{versions_near(text)}"

@@ -505,7 +505,7 @@ def test_on_a_worker_nothing_is_fetched(server: Server, tmp_path: Path) -> None:
 
 def test_the_manual_directory(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for manual_dir, problem in (None, "is not a directory"), (tmp_path / "empty", "is empty"):
+    for manual_dir, problem in (None, "does not exist"), (tmp_path / "empty", "is empty"):
         path = str(manual_dir or tmp_path / "downloads" / "manual")
         with raises_with(DownloadError, path=path, mentions=[f"the directory {problem}"], advice=["Ask the author."]):
             _ = manager(tmp_path, instructions="Ask the author.", manual_dir=manual_dir).manual_dir
@@ -609,3 +609,9 @@ def test_a_manager_is_made_of_settings(tmp_path):
         assert str(tmp_path) in str(caught.value) or "str(tmp_path)" in str(caught.value)
     (tmp_path / "a.txt").write_text("a")
     assert DownloadManager(DownloadSettings(download_dir=tmp_path)).download(str(tmp_path / "a.txt"))
+
+
+def test_a_file_as_the_manual_directory(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"")
+    with raises_with(DownloadError, path=str(tmp_path / "a.zip"), mentions=["is a file"], advice=["--manual_dir"]):
+        _ = manager(tmp_path, manual_dir=tmp_path / "a.zip").manual_dir

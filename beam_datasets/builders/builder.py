@@ -464,8 +464,8 @@ class DatasetBuilder(DeclaredVariants):
         root = Path.home() / "beam_datasets" if storage.is_remote(parent) else Path(parent)
         checksums = self.checksums_file()
         return DownloadSettings(
-            download_dir=Path(download_dir).expanduser() if download_dir else root / "downloads",
-            manual_dir=Path(manual_dir).expanduser() if manual_dir else None,
+            download_dir=download_dir or root / "downloads",  # type: ignore[arg-type]  # converted there
+            manual_dir=manual_dir or None,  # type: ignore[arg-type]
             instructions=self.MANUAL_DOWNLOAD_INSTRUCTIONS or "",
             checksums=read_checksums(checksums),
             register_to=checksums if register_checksums else None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from beam_datasets import catalog
+from beam_datasets import catalog, storage
 from beam_datasets.advice import instead_of_format
 from beam_datasets.cli import data_files
 from beam_datasets.cli.options import UsageError
@@ -248,6 +248,7 @@ def _load_module(name: str) -> ModuleType:
 
 def _load_file(path: str) -> ModuleType:
     """Returns the module of a file, imported by its name so that workers can import it too."""
+    storage.check_slashes(path)
     file = os.path.abspath(path)
     if not os.path.isfile(file):
         raise UsageError(f"the file {path} does not exist")

@@ -81,9 +81,10 @@ class DownloadSettings:
         """Converts paths that are given as text; raises a ValueError if one is a URL."""
         for name in ("download_dir", "manual_dir", "register_to"):
             path = getattr(self, name)
-            if isinstance(path, str) and "://" in path:
-                raise ValueError(f"{name}: expected a path of this machine, got the URL {path!r}.")
             if path is not None:
+                storage.check_slashes(os.fspath(path))
+                if storage.is_remote(path):
+                    raise ValueError(f"{name}: expected a path of this machine, got the URL {path!r}.")
                 object.__setattr__(self, name, Path(path).expanduser())
 
     def manager(self) -> DownloadManager:
@@ -143,7 +144,8 @@ class DownloadManager:
         """
         directory = self._settings.manual_files
         if not directory.is_dir() or not any(directory.iterdir()):
-            problem = "is empty" if directory.is_dir() else "is not a directory"
+            problem = "is empty" if directory.is_dir() else "does not exist"
+            problem = "is a file" if directory.is_file() else problem
             raise DownloadError(
                 f"the directory {problem}",
                 path=str(directory),

@@ -93,6 +93,7 @@ def absolute(pattern: str) -> str:
     """
     if not pattern:
         raise InputError(expected="a file, a folder or a pattern", got="an empty text")
+    storage.check_slashes(pattern)
     if "://" not in pattern:
         return os.path.abspath(os.path.expanduser(pattern))
     return storage.normalize(pattern) if not storage.is_remote(pattern) else pattern

@@ -30,6 +30,7 @@ from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
 from beam_datasets.storage.paths import PathLike
 from beam_datasets.storage.paths import as_text as as_text
 from beam_datasets.storage.paths import basename as basename
+from beam_datasets.storage.paths import check_slashes as check_slashes
 from beam_datasets.storage.paths import dirname as dirname
 from beam_datasets.storage.paths import has_options as has_options
 from beam_datasets.storage.paths import is_remote as is_remote

@@ -32,6 +32,9 @@ TEMPORARY_PREFIX = ".tmp-"
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY_PREFIX) + r"[0-9a-f]{32}")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+_URL_LIKE = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)(:/*|//+)(.*)", re.DOTALL)
+_WITH_HOST = frozenset(["s3", "s3a", "gs", "gcs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "sftp"])
+"""Schemes whose URLs begin with a bucket or a host, and which nobody takes for the name of a directory."""
 OPTIONS_VARIABLE = "BEAM_DATASETS_STORE_OPTIONS_FILE"
 _MIN_SECRET = 6  # letters; shorter values are such as 'true' or '30s'
 _PUBLIC = ("endpoint", "endpoint_url", "region", "account_name", "project_id")
@@ -73,12 +76,33 @@ def normalize(path: PathLike) -> str:
         raise ValueError("the path is empty")
     if text[0] == os.sep == "/" and not ("//" in text or "/." in text or text[-1] == "/"):
         return text
+    check_slashes(text)
     if is_remote(text):
         head, location = text.split("://", 1)
         return f"{head.lower()}://{location.rstrip('/')}"
     if match := _SCHEME.match(text):
         text = urllib.parse.unquote(text[match.end() :])
     return os.path.abspath(os.path.expanduser(text))
+
+
+def check_slashes(text: str) -> None:
+    """Checks that a path which looks like a URL has two slashes after its scheme; otherwise it would be a local path.
+
+    Raises:
+        StorageError: it is such as "s3:/bucket", "s3//bucket" or "s3:///bucket"; the message contains the URL.
+    """
+    match = _URL_LIKE.match(text)
+    if match is None or (match[2] != ":/" and not (match[1].lower() in _WITH_HOST and match[2] != "://")):
+        return
+    scheme, slashes, rest = match.groups()
+    intended = f"{scheme}://{'/' if scheme.lower() == 'file' else ''}{rest or 'BUCKET'}"
+    as_local = "" if "://" in text else f"; for a local path, write ./{text}"
+    raise StorageError(
+        expected="two slashes after the scheme of a URL",
+        got=repr(f"{scheme}{slashes}"),
+        path=text,
+        advice=f"Write {intended}{as_local}.",
+    )
 
 
 def as_text(path: Any) -> str:
