@@ -261,7 +261,11 @@ def jax() -> dict[str, Any]:
         return steps
 
     part = train().shard(jax.process_index(), jax.process_count(), even="pad")
-    mine = part.batch(BATCH_SIZE).as_jax(device=sharding)
+    mine, same = (part.batch(BATCH_SIZE).as_jax(device=sharding) for _ in range(2))
+    for batch, array in zip(part.batch(BATCH_SIZE), same, strict=True):  # by JAX's own function
+        made = jax.make_array_from_process_local_data(sharding, batch["idx"])
+        assert made.shape == (BATCH_SIZE * NUM_RANKS,)
+        assert all((a.data == b.data).all() for a, b in zip(made.addressable_shards, array["idx"].addressable_shards))
     epochs = [trained(mine) for _ in range(2)]
     stopped = mine.iterate(epoch=1)
     for _ in range(DONE):

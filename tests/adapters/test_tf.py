@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +17,6 @@ from beam_datasets.errors import FeatureValueError, StateError
 from beam_datasets.formats.tfrecord import frame_all
 from tests.adapters.conftest import DATA, ids, needed, write_bare
 from tests.facts import raises_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of TensorFlow and TFDS
 LOWEST = {"opt": np.iinfo(np.int64).min}  # TFDS reads this for a missing number
@@ -222,6 +224,18 @@ def test_optional_features_that_have_no_value(tf: Any, tmp_path: Path) -> None:
             assert [bool(element["b"]) for element in elements] == [b, True, False]
     with pytest.raises(ValueError, match=r"fill= is an argument of batch\(\)"):
         adopted.batch(2).as_tf_dataset(fill=1)
+
+
+@pytest.mark.parametrize("workers, use_multiprocessing", [(1, False), (2, False), (2, True)])
+def test_a_py_dataset_of_keras(tf: Any, inter: Any, workers: int, use_multiprocessing: bool) -> None:
+    """Its threads and processes read one dataset by indices."""
+    script = Path(__file__).with_name("fit_py_dataset.py")
+    environment = os.environ | {"PYTHONPATH": str(script.parents[2])}
+    command = [sys.executable, script, str(workers), str(use_multiprocessing)]
+    completed = subprocess.run(command, env=environment, check=True, timeout=200, capture_output=True, text=True)
+    epochs = json.loads(completed.stdout.splitlines()[-1])
+    expected = sorted(int(example["idx"]) for example in inter.as_dataset("train[:201]"))
+    assert [sorted(number for step in epoch for number in step) for epoch in epochs] == [expected] * 2
 
 
 def test_endless(tf: Any, three: Any) -> None:
