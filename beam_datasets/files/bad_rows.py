@@ -74,6 +74,10 @@ def with_skip_advice(problem: object, *, is_rest: bool = False) -> str:
 
 
 _PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
+_COLUMNS = re.compile(r"(?:(?:column )?'[^']*': )*")  # nested names, as of 'address': 'city': ...
+_PATH_OF_IMAGE = re.compile(r"^(?:\w+://|/).+?(?:: |(?= cannot be read))")
+_TYPED_VALUE = re.compile(r"^.{1,80}? \((?:str|int|float|bool|list|dict|bytes|NoneType)\)(?= )")  # [1, 2] (list)
+_IN_PARENTHESES = re.compile(r" \([^()]*\)")
 _VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|(?<![\w-])-?\d[\d,.]*")
 
 
@@ -84,11 +88,15 @@ def reason_of(problem: str) -> str:
     ("column 'price': ... is not a number", 'expected gzip data')
     >>> reason_of("not utf-8: byte 0xff (invalid start byte)")
     'not utf-8: byte ...'
+    >>> reason_of("'menge': '6' (str) is not an integer"), reason_of("column 'file': /in/1.jpg: a damaged image: PNG")
+    ("'menge': ... is not an integer", "column 'file': a damaged image: PNG")
     """
     text = _PATH.sub("", problem.partition("\n")[0])
-    column = re.match(r"(?:column )?'[^']*': ", text)  # kept
-    start = column.end() if column else 0
-    return text[:start] + _VALUES.sub("...", text[start:]).partition(";")[0].partition(" (")[0][:MAX_REASON]
+    columns = _COLUMNS.match(text)
+    start = columns.end() if columns else 0
+    values = _TYPED_VALUE.sub("...", _PATH_OF_IMAGE.sub("", text[start:]))
+    reason = _IN_PARENTHESES.sub("", _VALUES.sub("...", values)).partition(";")[0]
+    return text[:start] + reason.partition(" (")[0].strip()[:MAX_REASON]
 
 
 def place_of(file: InputFile, position: Place, offset: int) -> object:

@@ -93,21 +93,25 @@ class RowReader:
             yield item
 
     def _key(self, name: str, row: Mapping[str, Any], example: Example) -> Key:
-        """Returns the key in the column `name` of a row: as converted for the example, if the row is text."""
+        """Returns the key in the column `name` of a row: as converted for the example, if the row is text.
+
+        The key in a column of images or sounds is the path of the file.
+        """
         if self.missing is None:
             return key_of(row, name)
         if row.get(name, "") in self.missing:
             raise ValueError(f"column {name!r}: the key is missing")
-        return key_of(example if name in (self.fields or ()) else row, name)
+        field = (self.fields or {}).get(name)
+        return key_of(row if field is None or field.kind in ("image", "audio") else example, name)
 
 
 def key_of(example: Mapping[str, Any], column: str) -> Key:
     """Returns the key in a column of an example, or in a nested field with the path `column`, such as a/b.
 
-    Dates, times and decimal numbers are returned as text, and bytes as text with surrogates for invalid UTF-8.
+    Dates, times, decimal numbers and bytes in UTF-8 are returned as text.
 
     Raises:
-        ValueError: the value is neither an integer, text, a date, a time nor a decimal number.
+        ValueError: the value is neither an integer, text, bytes in UTF-8, a date, a time nor a decimal number.
 
     >>> key_of({"a": {"b": 7}}, "a/b")
     7
@@ -118,7 +122,10 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     if isinstance(key, np.integer):  # of the decoded records of a TFRecord file
         return int(key)
     if isinstance(key, bytes):
-        return key.decode("utf-8", "surrogateescape")
+        try:
+            return key.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"key {column!r} is {key!r:.60} (bytes that are not text in UTF-8)") from None
     if isinstance(key, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
         return str(as_text(key))
     raise ValueError(f"key {column!r} is {key!r:.60} ({type(key).__name__}); a key is an integer or text")

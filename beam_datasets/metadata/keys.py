@@ -130,7 +130,9 @@ def _text_bytes(key: str) -> bytes:
         return key.replace("\\", "/").encode()
     except UnicodeEncodeError as error:
         raise InvalidKeyError(
-            expected="a key that UTF-8 can express", got=f"{key!r} ({error.reason})", advice="Give the key as bytes."
+            expected="a key that UTF-8 can express",
+            got=f"{key!r:.100} ({error.reason})",
+            advice="Give the key as bytes.",
         ) from error
 
 

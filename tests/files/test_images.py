@@ -9,6 +9,7 @@ import zlib
 
 import imagecodecs
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from beam_datasets.errors import BeamDatasetsError, InputError
@@ -19,6 +20,7 @@ from beam_datasets.files.images import ALPHA, PREVIEWS, PRINTED, REDUCED, ImageO
 from beam_datasets.files.inputs import counted_here
 from beam_datasets.formats.tfrecord import frame
 from beam_datasets.intake import pictures
+from beam_datasets.reading.opening import builder_from_directory
 from tests.files.conftest import rows_of
 from tests.files.in_process import publish
 from tests.images import chunks_of, mpo, mutations, noise, page, png_of, saved, tiff, undecodable_png
@@ -492,3 +494,31 @@ def test_images_of_records_with_known_features(tmp_path, name):
     with pytest.raises(InputError, match="a.tfrecord.*record 1.*x.*Not enough image data"):
         publish("tfrecord", tmp_path / "a.tfrecord", known)
     assert len(publish("tfrecord", tmp_path / "a.tfrecord", known, "--skip_bad").rows) == 1
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_the_path_of_an_image_is_its_key(files, kind):
+    names = ["a/1.jpg", "2.jpg", "cmyk.jpg"]
+    for name, mode in zip(names, ["RGB", "RGB", "CMYK"]):
+        stream = io.BytesIO()
+        PIL.fromarray(PIXELS).convert(mode).save(stream, "JPEG")
+        files.write(name, stream.getvalue())
+    lines = {"csv": ["file,n", *(f"{name},{n}" for n, name in enumerate(names))]}
+    lines["jsonl"] = [json.dumps({"file": name, "n": n}) for n, name in enumerate(names)]
+    path = files.write(f"in.{kind}", "\n".join(lines[kind]))
+    directory = files.build(kind, f"--pattern={path}", "--feature=file=image", "--key=file")
+    train = builder_from_directory(directory).as_dataset(split="train")
+    assert [int(train[train.find(name)]["n"]) for name in names] == [0, 1, 2]
+
+
+def test_an_image_as_key_is_a_short_error(files):
+    pq = pytest.importorskip("pyarrow.parquet")
+    data = [encoded(None), encoded(3)]
+    files.write("in.parquet")
+    for images in (data, [{"bytes": each, "path": "a.jpg"} for each in data]):
+        pq.write_table(pa.table({"image": images, "n": [1, 2]}), files.folder / "in.parquet")
+        problem = files.fails("parquet", "--feature=image=image", "--key=image")
+        assert "in.parquet" in problem
+        assert "key 'image' is " in problem
+        assert len(problem) < 1000
+        assert problem.isprintable() or problem.replace("\n", "").isprintable()

@@ -1,5 +1,6 @@
 """CSV, JSON and text as others write them; pandas, csv and json are the oracles."""
 
+import base64
 import bz2
 import gzip
 import json
@@ -148,6 +149,25 @@ def test_what_is_left_out_is_counted_by_reason(files):
 def test_reasons_have_no_values():
     assert reason_of("/a b/c.csv, line 3 (byte 9): not JSON: x (abc)") == "not JSON: x"
     assert reason_of("'x': [1, 2] is no list; say so") == "'x': [... ...] is no list"
+    assert reason_of("'o': 'a': '6' (str) is not an integer") == "'o': 'a': ... is not an integer"
+    assert reason_of("'l': [1, 2] (list) is not a number") == reason_of("'l': True (bool) is not a number")
+    assert reason_of("column 'f': s3://b/a b.jpg: a damaged image: x") == "column 'f': a damaged image: x"
+    assert reason_of("column 'p': '/a/b: c' is not a number") == "column 'p': ... is not a number"
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_with_damaged_and_missing_images_are_counted_by_reason(files, kind):
+    pixel = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+    names = [files.write(f"{n}.gif", pixel[: 20 if n > 1 else None]).name for n in range(7)] + ["x.gif", "y.gif"]
+    lines = {"csv": ["image,n", *(f"{name},1" for name in names)]}
+    lines["jsonl"] = [json.dumps({"image": name, "n": "1" if name == "1.gif" else 1}) for name in names]
+    path = files.write(f"in.{kind}", "\n".join(lines[kind]))
+    files.read(kind, f"--pattern={path}", "--skip_bad", "--feature=image=image", "--feature=n=int64")
+    said = files.said()
+    field = "column 'image'" if kind == "csv" else "'image'"
+    assert f"\n  5: {field}: a damaged image: " in said
+    assert f"\n  2: {field}: cannot be read: No such file or directory\n" in said
+    assert ("\n  1: 'n': ... is not an integer\n" in said) == (kind == "jsonl")
 
 
 @pytest.mark.parametrize("index", [None, *slow("index", "id")])
