@@ -225,6 +225,8 @@ def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed
     reason = f"{plan.parent_dir} has all of it"
     if has_changed:
         reason = "no file is new, and those that have changed were not taken"
+    elif plan.inputs and plan.inputs.selected_by:
+        reason = "no file is new"
     return f"Nothing changes: {reason}. Nothing was published.{ran}"
 
 

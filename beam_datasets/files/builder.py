@@ -44,6 +44,8 @@ from beam_datasets.files.fields import (
     advice,
     check_spec,
     has_files,
+    lossless_type,
+    nested_paths,
     override,
     parse_field,
     paths_of,
@@ -91,6 +93,7 @@ from beam_datasets.files.split_assignment import (
     assign_sources,
     assignment,
     assignment_of_options,
+    check_single_split,
 )
 from beam_datasets.files.text_notes import note_on_missing, numbers_that_may_be_missing
 from beam_datasets.intake.streams import is_plain
@@ -238,6 +241,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
+    _are_splits_known = True  # whether the options that decide the splits of published rows are
+    _published_specs: Mapping[str, str] = {}  # those in place of types, `drop`, of the version that is appended to
     published_key: str | None = None
     """The key, if it is that of the version that is appended to because none was given."""
     published_splits: str | None = None
@@ -355,6 +360,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         compare_checksums: bool = False,
         may_lack: bool = False,
         features: FeatureConnector | None = None,
+        splits: Collection[str] = (),
     ) -> list[str]:
         """Leaves out the files that a published version was built from; adopts its key, its options and column types.
 
@@ -364,19 +370,20 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
             features: the features of the published version, for columns whose types `published_inputs` lacks.
+            splits: the splits of the published version.
 
         Returns:
             The names of the files that have changed.
 
         Raises:
-            InputError: rows would get keys or splits by other options than those of the published version, or its
-                files do not share an option that is not given.
+            InputError: rows would get keys or splits by other options than those of the published version, or by none;
+                or its files do not share an option that is not given.
         """
         errors = ErrorList()
         with errors.keep():
             self._adopt_format(published_inputs)
         with errors.keep():
-            self._adopt_row_options(published_inputs)
+            self._adopt_row_options(published_inputs, splits)
         errors.raise_all()
         self._known_files = published_inputs.files.keys()
         old = {name: file for name, file in self._named_files() if name in published_inputs.files}
@@ -384,9 +391,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
         unchanged = find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
-        self._published_fields = published_fields(published_inputs.columns, features)
+        self._published_specs = {name: spec for name, spec in published_inputs.columns.items() if spec == "drop"}
+        columns = {name: spec for name, spec in published_inputs.columns.items() if name not in self._published_specs}
+        self._published_fields = published_fields(columns, features)
         self._may_lack = may_lack
         self._records_keys = True
+        self._are_splits_known = published_inputs.splits is not None
         stamps = {name: (old[name].size, old[name].modified) for name in unchanged}
         touched = {name: stamp for name, stamp in stamps.items() if stamp != published_inputs.files[name]}
         self._touched = Inputs(touched, checksums={name: published_inputs.checksums[name] for name in touched})
@@ -402,7 +412,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         except ValueError as error:
             raise conflict(error, options_text(read_options)) from None
 
-    def _adopt_row_options(self, published_inputs: Inputs) -> None:
+    def _adopt_row_options(self, published_inputs: Inputs, splits: Collection[str]) -> None:
         """Takes the key and the splits that are not given from a published version; for the errors see `only_new`."""
         if self._key is None and published_inputs.key:
             self._key = published_inputs.key.removeprefix("--key ")
@@ -412,6 +422,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             self._given_assign = assignment_of_options(published_inputs.splits, pattern)
             self._split_options = self.published_splits = published_inputs.splits
         published_inputs.check_options(Inputs({}, {}, *self._row_options))
+        if published_inputs.splits is None and self._given_assign is None and not self._has_files_of_splits:
+            check_single_split(splits)
 
     @property
     def has_key_column(self) -> bool:
@@ -480,8 +492,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _keys_dir(self) -> str:
-        """The directory in which the keys of rows are recorded; '' if they are not recorded."""
-        is_needed = self._records_keys and self._given_assign is not None and self._given_assign.column is not None
+        """The directory in which the keys of rows are recorded; '' if they are not recorded.
+
+        They are if the published version may have the key of a new row in another split.
+        """
+        assign = self._given_assign
+        is_needed = self._records_keys and assign is not None and not (assign.column is None and self._are_splits_known)
         return storage.join(self._root, "recorded.keys") if is_needed else ""
 
     def one_by_one(self) -> Iterator[Self]:
@@ -687,6 +703,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 expected=f"a column of the files to split by ({', '.join(map(repr, paths))})",
                 got=f"{column!r}.{did_you_mean(column, paths)}",
             )
+        known_paths = {path for name, field in inferred.items() for path in nested_paths(field, name)}
+        self._specs = {n: spec for n, spec in self._published_specs.items() if n in known_paths} | self._specs
         fields = override(self._as_published(inferred), self._specs, may_add=self._may_add)
         if self._may_add:
             self._check_names_that_no_row_has(inferred)
@@ -722,7 +740,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             if near:
                 raise InputError(
                     f"{problem} Did you mean {near!r}? If both are meant, give the type of {near!r}, too, such as "
-                    f"{advice(near, _lossless_type(inferred, near))}"
+                    f"{advice(near, lossless_type(inferred, near))}"
                 )
             log.warning(problem + did_you_mean(name, known_paths))
 
@@ -777,19 +795,3 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assign_sources(sources, self._assign)
-
-
-def _lossless_type(fields: Mapping[str, Field], path: str) -> str:
-    """Returns the type of the field at a path, as `features` takes it, that keeps all values; "string" for objects.
-
-    >>> _lossless_type({"a": Field("object", fields={"x": Field("float32"), "y": Field("int64")})}, "a/x")
-    'float64'
-    """
-    name = path if path in fields else path.partition("/")[0]
-    field = fields[name]
-    while field.item is not None and field.item.fields is not None:
-        field = field.item
-    if name != path and field.fields is not None:
-        return _lossless_type(field.fields, path[len(name) + 1 :])
-    text = str(field)
-    return "string" if "{" in text or field.problem else text.replace("float32", "float64")

@@ -620,3 +620,19 @@ def sound_feature(sound: SoundType, *, lazy_decode: bool) -> features.Audio:
         encoding="bytes" if dtype == "float64" and not lazy_decode else "none",  # otherwise it is stored as float32
         lazy_decode=lazy_decode,
     )
+
+
+def lossless_type(fields: Mapping[str, Field], path: str) -> str:
+    """Returns the type of the field at a path, as `features` takes it, that keeps all values; "string" for objects.
+
+    >>> lossless_type({"a": Field("object", fields={"x": Field("float32"), "y": Field("int64")})}, "a/x")
+    'float64'
+    """
+    name = path if path in fields else path.partition("/")[0]
+    field = fields[name]
+    while field.item is not None and field.item.fields is not None:
+        field = field.item
+    if name != path and field.fields is not None:
+        return lossless_type(field.fields, path[len(name) + 1 :])
+    text = str(field)
+    return "string" if "{" in text or field.problem else text.replace("float32", "float64")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from beam_datasets.errors import InputError
 from beam_datasets.files.rows import value_or_none
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, parse_options, several, share_of
 from beam_datasets.sources.units import SourceUnits
@@ -216,3 +217,19 @@ def assign_sources(sources: dict[str, SourceUnits], assign: Assignment | None) -
         for _ in islice(source.read(source.units[0]), 100):  # raises now what would end the run at once
             pass
     return dict.fromkeys(assign.names, source)
+
+
+def check_single_split(splits: Collection[str]) -> None:
+    """Checks that a published version, which does not record how rows are assigned to splits, has one split.
+
+    Raises:
+        InputError: it has several, so new rows of one pattern would be added to `train`, also those of other splits.
+    """
+    if len(splits) > 1:
+        raise InputError(
+            expected=f"the options that assign new rows to the splits {', '.join(splits)}, because the published "
+            "version does not record these options",
+            got="none",
+            advice="Give those by which the rows were split, such as --split_by group=COLUMN --splits train=80% "
+            f"--splits test=20%, or the files of a split: --splits {next(iter(splits))}=PATTERN",
+        )

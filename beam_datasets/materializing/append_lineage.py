@@ -11,7 +11,7 @@ from typing import Any
 from beam_datasets.materializing.merging import Counts
 from beam_datasets.materializing.selection import Built, SelectedSplit
 from beam_datasets.materializing.source_versions import described
-from beam_datasets.metadata.inputs import Inputs
+from beam_datasets.metadata.inputs import DELETE, Inputs
 from beam_datasets.metadata.lineage import Ascent, Lineage, SplitLineage
 from beam_datasets.publishing import staged_inputs
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -44,21 +44,33 @@ def make_lineage(
 
 
 def join_inputs(
-    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], features: Any
+    datasets: Sequence[ReadOnlyBuilder],
+    merged: Mapping[str, Sequence[SelectedSplit]],
+    features: Any,
+    *,
+    has_deletions: bool = False,
 ) -> Inputs | None:
-    """Returns the input files of the next version, with the columns of all datasets; None if no files are known.
+    """Returns the input files of the next version, with the columns of all datasets; None if no inputs are known.
 
-    Files of datasets that are only partly read are left out.
+    Files of datasets that are only partly read are left out. Keys and splits are those of the published version. If it
+    has no record, they are those of the first dataset that has one; several published splits stay unknown.
 
     Args:
         datasets: the datasets, the published version first. Columns that any of them lacks become optional.
         merged: split -> its parts, in the order of the datasets.
         features: the features of the next version.
+        has_deletions: whether examples are deleted by their keys.
     """
     inputs_by_dir = {each.dataset_dir: staged_inputs.read_inputs(each.dataset_dir) for each in datasets}
     known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
-    fully_read = [inputs_by_dir[each.dataset_dir] for each in _fully_read(datasets, merged)]
-    files = [inputs for inputs in fully_read if inputs and inputs.files]  # of a slice, only options are known
+    if not known_inputs:
+        return None
+    base = replace(known_inputs[0], files={}, checksums={}, selected_by=())
+    if inputs_by_dir[datasets[0].dataset_dir] is None and len(datasets[0].info.splits) > 1:
+        base = replace(base, splits=None)
+    fully_read = [inputs for each in _fully_read(datasets, merged) if (inputs := inputs_by_dir[each.dataset_dir])]
+    if has_deletions:
+        fully_read.append(Inputs(selected_by=(DELETE,)))
     types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
     lacking = {
         name
@@ -67,10 +79,10 @@ def join_inputs(
         or any(name not in each.info.features for each in datasets)
         or any(each.columns.get(name, "").endswith("?") for each in known_inputs)
     }
-    columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
-    if not files:
-        return None
-    return replace(reduce(Inputs.with_files, files), columns=columns).with_options_of(known_inputs)
+    columns = {
+        name: f"{spec.rstrip('?')}?" if name in lacking and spec != "drop" else spec for name, spec in types.items()
+    }
+    return replace(reduce(Inputs.with_files, fully_read, base), columns=columns).with_options_of(known_inputs)
 
 
 def _fully_read(

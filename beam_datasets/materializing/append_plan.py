@@ -139,7 +139,7 @@ def plan_append(
         num_moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(display_name, datasets[1:])),
-        join_inputs(datasets, merged, info.features),
+        join_inputs(datasets, merged, info.features, has_deletions=any(was_published.values())),
     )
 
 

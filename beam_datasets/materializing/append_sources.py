@@ -10,12 +10,12 @@ from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import DuplicateKeyError, ErrorList, NoExamplesError, StorageError
+from beam_datasets.errors import DuplicateKeyError, ErrorList, InputError, NoExamplesError, StorageError
 from beam_datasets.features import Text
 from beam_datasets.materializing.append_options import AppendOptions
 from beam_datasets.materializing.moved_keys import duplicate_key_error, find_duplicate_keys
 from beam_datasets.materializing.selection import Built, NameOrDir, RowKeys, Sources, named_splits, select_splits
-from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
+from beam_datasets.metadata.inputs import DELETE, INPUTS_FILE, Inputs
 from beam_datasets.publishing import disk_commit, staged_inputs
 from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -74,6 +74,7 @@ def build_sources(
         "take_changed": take_changed,
         "compare_checksums": compare_checksums,
         "may_lack": options.union_features,
+        "has_deletions": bool(options.delete),
     }
     with disk_commit.beside(build_root) as folder:
         builders = {n: one.elsewhere(storage.join(folder, str(n))) for n, one in enumerate(new) if _is_builder(one)}
@@ -121,31 +122,35 @@ def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str)
     return error.with_message("\n  ".join([f"{error}", *lines]))
 
 
-def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
+def _exclude_known_files(
+    builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, has_deletions: bool, **comparing: bool
+) -> list[str]:
     """Excludes the files that are in the published version from a builder of files; returns notes for the user.
 
     Args:
         builder: the builder. Changed.
         parent: the published version.
         take_changed: whether files that have changed since are read.
+        has_deletions: whether keys to delete are given.
         **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
+
+    Raises:
+        InputError: the keys or splits of new rows are not determined, or rows that were left out could come back.
     """
     published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
     if published_inputs is None or not published_inputs.files:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-        if not builder.has_key_column:
-            notes.append(
-                f"the key of {parent.version} is not recorded, so new rows are named by file and number: rows that it "
-                "has already are appended once more. Give --key COLUMN if a column has the keys"
-            )
         published_inputs = published_inputs or Inputs()
+    _check_key_is_known(builder, parent, published_inputs)
     features: Any = parent.info.features
     if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
         texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
         published_inputs = replace(
             published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")}
         )
-    changed = builder.only_new(published_inputs, take_changed=take_changed, features=features, **comparing)
+    changed = builder.only_new(
+        published_inputs, take_changed=take_changed, features=features, splits=parent.info.splits, **comparing
+    )
     if builder.published_key:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
     if builder.published_splits:
@@ -158,9 +163,56 @@ def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed:
             f"{builder.differing_options}"
         )
     if changed:
+        if take_changed:
+            _check_no_row_returns(parent, published_inputs, changed, has_deletions=has_deletions)
         way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
+    if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
+        notes.append(
+            f"rows that {' '.join(selected_by)} did not select from earlier files stay out; all rows of new files are "
+            "added"
+        )
     return notes
+
+
+def _check_key_is_known(builder: Any, parent: ReadOnlyBuilder, published_inputs: Inputs) -> None:
+    """Checks that the key of new rows is given or recorded.
+
+    Raises:
+        InputError: it is not, so that rows that the published version has would be added again.
+    """
+    if published_inputs.key is None and not builder.has_key_column:
+        raise InputError(
+            f"the key of {parent.version} is not recorded: expected --key COLUMN, the column with the keys of the rows",
+            got="none",
+            path=parent.dataset_dir,
+            advice="Without it, rows that it has would be added again. If no column has the keys, build the new files "
+            "as a dataset of their own, and append it: --from DIRECTORY",
+        )
+
+
+def _check_no_row_returns(
+    parent: ReadOnlyBuilder, published_inputs: Inputs, changed: Sequence[str], *, has_deletions: bool
+) -> None:
+    """Checks that changed files, which are to be read again, cannot bring back rows that were left out on purpose.
+
+    Raises:
+        InputError: they can.
+    """
+    files = f"{', '.join(changed)} (--take_changed)"
+    if DELETE in published_inputs.selected_by and not has_deletions:
+        raise InputError(
+            f"rows of {parent.version} were removed by --delete, and could come back with changed files: expected "
+            f"--delete FILE with all of their keys to read {files}",
+            got="none",
+        )
+    if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
+        raise InputError(
+            f"rows that {' '.join(selected_by)} did not select could come back with changed files: expected an append "
+            f"without --take_changed, got {files}",
+            advice="Build the changed files as a dataset of their own, select its rows in the same way (beam-datasets "
+            "materialize), and append it: --from DIRECTORY --on_duplicate replace",
+        )
 
 
 def _build_all(builder: Any, on_duplicate: str) -> list[Built]:

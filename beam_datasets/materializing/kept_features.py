@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
-from beam_datasets.features import UnknownFeature
+from beam_datasets.features import FeaturesDict, UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.trees import (
     find_difference,
@@ -88,6 +88,23 @@ def record_names(tree: FeatureConnector) -> frozenset[bytes]:
                 advice="Leave it out, or copy the dataset with all its features.",
             )
     return frozenset(name.encode() for name in tree.wire_names(""))
+
+
+def dropped_names(features: FeatureConnector, kept: FeatureConnector, path: str = "") -> Iterator[str]:
+    """Yields the names of the features that are left out, such as `objects/label`, without those below them.
+
+    Args:
+        features: the features of a dataset.
+        kept: the features that are kept of them.
+        path: path of the two, with a slash at the end.
+    """
+    features, kept = strip_sequences(features), strip_sequences(kept)
+    if isinstance(features, FeaturesDict) and isinstance(kept, FeaturesDict):
+        for name in features:
+            if name not in kept:
+                yield path + name
+            else:
+                yield from dropped_names(features[name], kept[name], f"{path}{name}/")
 
 
 def check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:

@@ -14,7 +14,13 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
 from beam_datasets.materializing.copying import CopyPlan, plan_copy
 from beam_datasets.materializing.filters import Filter
-from beam_datasets.materializing.kept_features import check_alike, kept_features, names_of, record_names
+from beam_datasets.materializing.kept_features import (
+    check_alike,
+    dropped_names,
+    kept_features,
+    names_of,
+    record_names,
+)
 from beam_datasets.materializing.records import RANGE_BYTES, Opener, RecordRange, RecordRanges, Transform, salt_of
 from beam_datasets.materializing.selection import (
     NameOrDir,
@@ -29,6 +35,7 @@ from beam_datasets.materializing.selection import (
 from beam_datasets.materializing.source_versions import described
 from beam_datasets.materializing.where import Where
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.inputs import Inheritance
 from beam_datasets.metadata.lineage import Ascent, Lineage, SplitLineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
@@ -52,7 +59,7 @@ class Job:
         lineage: its origin, as its manifest records it, as far as that is known before the run.
         transform: conversion of the records; None if they are copied unchanged.
         sources: the directories of the source versions.
-        inputs_of: the version whose input files are those of the dataset, because it has all of their rows; or None.
+        inheritance: what it takes from the inputs.json of the sources.
     """
 
     info: DatasetInfo
@@ -61,7 +68,7 @@ class Job:
     lineage: Lineage
     transform: Transform | None
     sources: tuple[str, ...]
-    inputs_of: str | None = None
+    inheritance: Inheritance
 
     @cached_property
     def repeats(self) -> dict[str, Repeats]:
@@ -91,7 +98,7 @@ class Job:
                 for split in self.splits
                 if not is_in_order(split)
             ]
-        if self.inputs_of is None and (replaced := self._replaced_version()):
+        if self.inheritance.selected_by and (replaced := self._replaced_version()):
             notes.append(
                 f"it has the name of its source, so readers of {replaced} get the highest of these versions. If it "
                 "must not take the place of its source, give another name or a new MAJOR version (--to)."
@@ -220,7 +227,6 @@ def plan_job(
     info = selection.describe(to, root)
     for builder in selection.datasets:
         _check_apart(info.data_dir, builder)
-    inputs_of = selection.source.dataset_dir if split is None and selection.lineage.filter is None else None
     job = Job(
         info=info,
         splits=selection.splits,
@@ -228,7 +234,7 @@ def plan_job(
         lineage=selection.lineage,
         transform=selection.transform,
         sources=selection.directories,
-        inputs_of=inputs_of,
+        inheritance=_inheritance(selection, split, where),
     )
     if refuse_repeats and job.repeats:
         name, repeats = next(iter(job.repeats.items()))
@@ -236,6 +242,22 @@ def plan_job(
             f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.", split=name
         )
     return job
+
+
+def _inheritance(selection: Selection, split: Any, where: str | None) -> Inheritance:
+    """Returns what the version takes from the inputs.json of its sources; for the arguments see `plan_job`."""
+    splits = selection.splits if split is not None else ()
+    selected_by = [f"--split {f'{each.name}={each.expression}'!r}" for each in splits]
+    selected_by += [] if where is None else [f"--where {' '.join(where.split())!r}"]
+    filter_function = selection.transform.filter if selection.transform else None
+    selected_by += [] if filter_function is None else [f"--filter {filter_function.name}"]
+    source_features = selection.datasets[0].info.features
+    return Inheritance(
+        selection.directories,
+        are_splits_kept=all(read.split == each.name for each in selection.splits for read in each.reads),
+        dropped=tuple(dropped_names(source_features, selection.features)),
+        selected_by=tuple(selected_by),
+    )
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions, *, is_reser
         is_reserved=is_reserved,
         source=job.lineage.to_json(),
         notes=job.notes,
-        inputs_of=job.inputs_of,
-        options_of=job.sources,
+        inheritance=job.inheritance,
     )
 
 

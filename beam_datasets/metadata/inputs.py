@@ -11,6 +11,8 @@ from beam_datasets.errors import InputError
 from beam_datasets.metadata.split_by import meaning_of
 
 INPUTS_FILE = "inputs.json"
+DELETE = "--delete"
+"""The option in `Inputs.selected_by` that an append with deleted keys adds."""
 Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
 FormatOptions: TypeAlias = "Mapping[str, str | bool | list[str]]"
@@ -31,6 +33,8 @@ class Inputs:
             {'csv': {'decimal': ','}}; formats that are not read, or were read by an older version, are absent.
         differing: name of a format -> the options that its files do not share, because an append gave other ones;
             written only if there are any.
+        selected_by: the options by which rows of the files were left out on purpose, such as `--where 'n > 0'` of
+            `materialize` and `--delete` of `append`; written only if there are any.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -40,11 +44,17 @@ class Inputs:
     checksums: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, FormatOptions] = field(default_factory=dict)
     differing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    selected_by: Sequence[str] = ()
 
     def with_files(self, other: Inputs) -> Inputs:
         """Returns these inputs and the files of `other`, which replace files of the same name."""
         other_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
-        return replace(self, files={**self.files, **other.files}, checksums={**other_checksums, **other.checksums})
+        return replace(
+            self,
+            files={**self.files, **other.files},
+            checksums={**other_checksums, **other.checksums},
+            selected_by=tuple(dict.fromkeys([*self.selected_by, *other.selected_by])),
+        )
 
     def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
         """Returns these inputs with the options of others: for each format the first ones, and which of them differ.
@@ -93,7 +103,7 @@ class Inputs:
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
         content = asdict(self)
-        for name in ("options", "differing"):
+        for name in ("options", "differing", "selected_by"):
             if not content[name]:
                 del content[name]
         return json.dumps(content, indent=1, sort_keys=True)
@@ -114,9 +124,50 @@ class Inputs:
             checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # older: none
             options = {name: dict(values) for name, values in content.get("options", {}).items()}  # older: none
             differing = {name: [*map(str, names)] for name, names in content.get("differing", {}).items()}
-            return cls(files, columns, key, splits, checksums, options, differing)
+            selected_by = tuple(map(str, content.get("selected_by", ())))
+            return cls(files, columns, key, splits, checksums, options, differing, selected_by)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """What a version that is made from published ones takes from their inputs.json.
+
+    Attributes:
+        sources: directories of the published versions.
+        are_splits_kept: whether each split is made of examples of the split of its name.
+        dropped: names of the features of the first source that are left out.
+        selected_by: see `Inputs`.
+    """
+
+    sources: Sequence[str]
+    are_splits_kept: bool = True
+    dropped: Sequence[str] = ()
+    selected_by: Sequence[str] = ()
+
+    def derive(self, all_inputs: Sequence[Inputs | None]) -> Inputs | None:
+        """Returns the inputs of the version; None if those of no source are known.
+
+        The files of the only source are known to the version even if it lacks some of their rows, so that an append
+        does not bring these back. Files of several sources may have the same names, so they are all unknown.
+
+        Args:
+            all_inputs: the inputs of each source; None if they are unknown.
+        """
+        known_inputs = [inputs for inputs in all_inputs if inputs is not None]
+        if not known_inputs:
+            return None
+        first = known_inputs[0]
+        if len(all_inputs) > 1:
+            keys = {None if inputs is None else inputs.key for inputs in all_inputs}
+            first = Inputs(key=keys.pop() if len(keys) == 1 else None).with_options_of(known_inputs)
+        return replace(
+            first,
+            splits=first.splits if self.are_splits_kept else None,
+            columns={**first.columns, **dict.fromkeys(self.dropped, "drop")},
+            selected_by=tuple(dict.fromkeys([*first.selected_by, *self.selected_by])),
+        )
 
 
 def _dotted_options(options: str | None) -> str:

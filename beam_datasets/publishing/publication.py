@@ -16,6 +16,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, StorageError
 from beam_datasets.features.base import to_feature
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.inputs import Inheritance
 from beam_datasets.metadata.names import check_file_name
 from beam_datasets.options import EngineOptions, ShardingOptions
 from beam_datasets.publishing import compatibility, resume, runs
@@ -62,8 +63,7 @@ class Publication(Run):
         shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
             none.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
-        inputs_of: directory of a published version whose inputs.json is copied; None if there is none.
-        options_of: directories of published versions from whose inputs.json the options of formats are taken.
+        inheritance: what is taken from the inputs.json of other versions; None for nothing.
     """
 
     info: DatasetInfo
@@ -76,8 +76,7 @@ class Publication(Run):
     attempts: Sequence[resume.Attempt] = ()
     shard_records: ShardRecords | None = None
     inputs: tuple[str, int, int] | None = None
-    inputs_of: str | None = None
-    options_of: Sequence[str] = ()
+    inheritance: Inheritance | None = None
 
     @property
     def is_published(self) -> bool:
@@ -98,8 +97,7 @@ def announce(
     check_against: str | None = None,
     notes: Sequence[str] = (),
     left_out: Sequence[Mapping[str, Any]] = (),
-    inputs_of: str | None = None,
-    options_of: Sequence[str] = (),
+    inheritance: Inheritance | None = None,
 ) -> Publication:
     """Returns the publication of a version, after checking that it can be published; changes nothing.
 
@@ -115,8 +113,7 @@ def announce(
         check_against: see `Publication`. Features and description are compared here, examples in `phases.decide`.
         notes: see `Publication`.
         left_out: see `Publication`.
-        inputs_of: see `Publication`.
-        options_of: see `Publication`.
+        inheritance: see `Publication`.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -153,8 +150,7 @@ def announce(
         check_against=check_against,
         notes=tuple(notes),
         left_out=tuple(left_out),
-        inputs_of=inputs_of,
-        options_of=options_of,
+        inheritance=inheritance,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.inputs import Inheritance
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.options import ShardingOptions
@@ -54,7 +55,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
                 staged_files.link_or_copy(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
         counts = [SplitCounts(split, c.num_shards, sum(c.num_examples)) for split, c in columns.items()]
-        directory = publish(replace(publication, inputs_of=result), ContentCounts(counts), staged)
+        directory = publish(replace(publication, inheritance=Inheritance([result])), ContentCounts(counts), staged)
     storage.remove_tree(root)
     return directory
 

@@ -48,12 +48,8 @@ def read_inputs(dataset_dir: str) -> Inputs | None:
 
 
 def inherited_inputs(publication: Publication) -> Inputs | None:
-    """Returns the record of input files that a materialized version takes from its sources; None if it takes none.
-
-    A slice has no files, as it has not all of their rows, but the options of their formats, which appends need.
-    """
-    if publication.inputs_of is not None:
-        return read_inputs(publication.inputs_of)
-    sources = [inputs for each in publication.options_of if (inputs := read_inputs(each))]
-    inputs = Inputs().with_options_of(sources)
-    return inputs if any(inputs.options.values()) or inputs.differing else None
+    """Returns the record of input files that a version takes from its sources; None if it takes none."""
+    inheritance = publication.inheritance
+    if inheritance is None:
+        return None
+    return inheritance.derive([read_inputs(each) for each in inheritance.sources])

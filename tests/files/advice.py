@@ -28,6 +28,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z]\w*")
 
 _APPENDED, _LOOKING = "tests/files/test_appending_files.py", "tests/cli/test_looking.py"
 _FILES = "tests/files/test_file_builders.py"
+_SELECTIONS = "tests/files/test_appending_selections.py"
 _APPEND, _TRIAL, _VERIFY = "tests/cli/test_append.py", "tests/cli/test_trial.py", "tests/cli/test_verify.py"
 _PROPOSED = "tests/cli/test_printed_names.py::test_what_errors_propose_works"
 FOLLOWED_ELSEWHERE = {
@@ -105,12 +106,14 @@ FOLLOWED_ELSEWHERE = {
     "files/builder.py:__init__ --name": "tests/files/test_arguments.py::test_builders_of_files_have_no_configs",
     "files/builder.py:_check_names_that_no_row_has --feature": f"{_FILES}::test_a_feature_whose_name_is_mistyped",
     "files/builder.py:_row_options --key": _APPENDED,
-    "files/builder.py:only_new --key": _APPENDED,
+    "files/builder.py:_adopt_row_options --key": _APPENDED,
     "files/late_types.py:describe_late_types --feature": "tests/files/test_late_types.py",
     "files/convert.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/published.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/split_assignment.py:as_options --split_by": _APPENDED,
     "files/split_assignment.py:as_options --splits": _APPENDED,
+    "files/split_assignment.py:check_single_split --split_by": _SELECTIONS,
+    "files/split_assignment.py:check_single_split --splits": _SELECTIONS,
     "files/split_assignment.py:as_options --stratify": _APPENDED,
     "files/split_assignment.py:as_options --train_until": _APPENDED,
     "intake/video_layout.py: ffmpeg -i FILE": "tests/features/test_media.py::test_videos_that_are_cut_off",

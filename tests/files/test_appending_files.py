@@ -324,10 +324,12 @@ def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
     copy = shutil.copytree(made, tmp_path / "copy/ds/1.0.0")
     for directory in (whole, by_beam, str(copy)):
         assert append(Path(directory).parents[1]) == directory
-    bd.materialize("ds", split="train[:1]", data_dir=tmp_path / "part", source_data_dir=tmp_path / "data")
+    part = bd.materialize("ds", split="train[:1]", data_dir=tmp_path / "part", source_data_dir=tmp_path / "data")
+    with pytest.warns(UserWarning, match=r"rows that --split 'train=train\[:1\]' did not select .* stay out"):
+        assert append(tmp_path / "part") == part
     Path(made, "inputs.json").unlink()
     (copy / "inputs.json").write_text("{}")
-    for data in ("part", "data", "copy"):
+    for data in ("data", "copy"):
         with pytest.warns(UserWarning, match="all are taken"), pytest.raises(DuplicateKeyError):
             append(tmp_path / data)
 

@@ -1,0 +1,184 @@
+"""Appending of files to versions that lack rows or columns of their files, compared with lists of the rows."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets.errors import DuplicateKeyError, InputError
+from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.split_assignment import SplitBy
+from tests.files.days import rows_of
+
+GROUPS = {"split_by": SplitBy(group="user"), "splits": {"train": "60%", "test": "40%"}}
+SHARES = {"splits": {"train": "60%", "test": "40%"}}
+COUNT = 40
+
+
+def day(number):
+    """Returns the rows of a day; each user has rows on all days."""
+    return [{"id": f"{number}-{n}", "user": f"u{n % 20}", "n": n, "note": "x"} for n in range(COUNT)]
+
+
+def write_day(root, number, rows=None):
+    """Writes the file of a day."""
+    (root / "in").mkdir(exist_ok=True)
+    lines = [json.dumps(row) + "\n" for row in (day(number) if rows is None else rows)]
+    (root / "in" / f"{number}.jsonl").write_text("".join(lines))
+
+
+def files(root, **options):
+    """Returns the builder of the nightly command."""
+    return Jsonl(name="ds", pattern=f"{root}/in/*.jsonl", data_dir=root, **options)
+
+
+def append(root, builder=None, **options):
+    """Appends the files as the nightly command does; returns the directory of the published version."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bd.append("ds", files(root) if builder is None else builder, data_dir=root, **options)
+
+
+def contents(directory):
+    """Returns {split: its rows, sorted by their keys, with texts for bytes}."""
+    text = lambda value: value.decode() if isinstance(value, bytes) else int(value)  # noqa: E731
+    return {
+        split: sorted(
+            ({name: text(value) for name, value in row.items()} for row in rows_of(directory, split)),
+            key=lambda row: row["id"],
+        )
+        for split in bd.builder_from_directory(directory).info.splits
+    }
+
+
+def is_low(example):
+    """A filter."""
+    return example["n"] < 30
+
+
+SELECTIONS = {
+    "where": ({"where": "user <> 'u7'"}, lambda row: row["user"] != "u7"),
+    "filter": ({"filter": is_low}, lambda row: row["n"] < 30),
+    "features": ({"features": ["id", "user", "n"]}, lambda row: True),
+    "both": ({"features": ["id", "n"], "where": "user <> 'u7'"}, lambda row: row["user"] != "u7"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("selection", "options"), [*((each, GROUPS) for each in SELECTIONS), ("where", SHARES), ("both", {})]
+)
+def test_the_unchanged_nightly_command_adds_the_new_rows_only(tmp_path, selection, options):
+    """It repeated all rows in `train` and brought back those of the condition, as the record of the files was lost."""
+    arguments, keeps = SELECTIONS[selection]
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **options).build(num_workers=1)
+    bd.materialize("ds", to="ds:2.0.0", data_dir=tmp_path, **arguments)
+    for number in (2, 3):
+        write_day(tmp_path, number)
+        made = append(tmp_path)
+        assert append(tmp_path) == made  # nothing is new
+    names = arguments.get("features", ["id", "user", "n", "note"])
+    rows = [row for row in day(1) if keeps(row)] + day(2) + day(3)
+    whole = Jsonl(name="whole", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, key="id", **options)
+    split_of = {row["id"]: split for split, built in contents(whole.build(num_workers=1)).items() for row in built}
+    expected = {
+        split: sorted(
+            ({name: row[name] for name in names} for row in rows if split_of[row["id"]] == split),
+            key=lambda row: row["id"],
+        )
+        for split in contents(made)
+    }
+    assert contents(made) == expected
+    assert sum(map(len, expected.values())) == len(rows)
+
+
+@pytest.mark.slow
+def test_a_slice_does_not_read_its_files_again(tmp_path):
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **GROUPS).build(num_workers=1)
+    made = bd.materialize(
+        "ds", to="ds:2.0.0", split={"train": "train[:50%]", "test": "test"}, data_dir=tmp_path, where="n < 35"
+    )
+    kept = contents(made)
+    write_day(tmp_path, 2)
+    appended = contents(append(tmp_path))
+    for split in ("train", "test"):
+        assert [row for row in appended[split] if row["id"].startswith("1-")] == kept[split]
+    assert sorted(row["id"] for rows in appended.values() for row in rows if row["id"].startswith("2-")) == sorted(
+        row["id"] for row in day(2)
+    )
+
+
+@pytest.mark.slow
+def test_rows_that_a_condition_left_out_do_not_come_back_with_changed_files(tmp_path):
+    """The advice of the error is followed."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **GROUPS).build(num_workers=1)
+    bd.materialize("ds", to="ds:2.0.0", where="user <> 'u7'", data_dir=tmp_path)
+    write_day(tmp_path, 2)
+    append(tmp_path, take_changed=True)  # no file has changed
+    changed = [{**row, "note": "corrected"} for row in day(1)]
+    write_day(tmp_path, 1, changed)
+    with pytest.raises(InputError, match=r"rows that --where \"user <> 'u7'\" did not select could come back"):
+        append(tmp_path, take_changed=True, on_duplicate="replace")
+    other = Jsonl(name="ds", pattern=f"{tmp_path}/in/1.jsonl", data_dir=tmp_path / "other", key="id", **GROUPS)
+    other.build(num_workers=1)
+    selected = bd.materialize("ds", to="ds:2.0.0", where="user <> 'u7'", data_dir=tmp_path / "other")
+    made = append(tmp_path, selected, on_duplicate="replace")
+    rows = [row for row in changed if row["user"] != "u7"] + day(2)
+    assert sorted((row["id"], row["note"]) for built in contents(made).values() for row in built) == sorted(
+        (row["id"], row["note"]) for row in rows
+    )
+    assert append(tmp_path, take_changed=True, on_duplicate="replace") == made  # the file is known as it is now
+
+
+@pytest.mark.slow
+def test_deleted_rows_do_not_come_back_with_changed_files(tmp_path):
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **GROUPS).build(num_workers=1)
+    append(tmp_path, (), delete=["1-3"])
+    write_day(tmp_path, 2)
+    append(tmp_path)
+    write_day(tmp_path, 1, [{**row, "note": "corrected"} for row in day(1)])
+    with pytest.raises(InputError, match=r"rows of 3\.0\.0 were removed by --delete, .* expected --delete FILE"):
+        append(tmp_path, take_changed=True, on_duplicate="replace")
+    made = append(tmp_path, take_changed=True, on_duplicate="replace", delete=["1-3"])
+    ids = sorted(row["id"] for built in contents(made).values() for row in built)
+    assert ids == sorted(row["id"] for row in day(1) + day(2) if row["id"] != "1-3")
+
+
+def test_the_splits_of_halves_are_not_those_of_the_source(tmp_path):
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id").build(num_workers=1)
+    halves = {"train": "train[:10]", "test": "train[10:]"}
+    bd.materialize("ds", to="ds:2.0.0", split=halves, data_dir=tmp_path)
+    write_day(tmp_path, 2)
+    with pytest.raises(InputError, match="expected the options that assign new rows to the splits train, test"):
+        append(tmp_path)
+
+
+@pytest.mark.slow
+def test_splits_that_are_not_recorded_must_be_given(tmp_path):
+    """All rows were added to `train`, and those of `test` again."""
+    write_day(tmp_path, 1)
+    made = files(tmp_path, key="id", **GROUPS).build(num_workers=1)
+    Path(made, "inputs.json").unlink()
+    (tmp_path / "in/1.jsonl").rename(tmp_path / "1.jsonl")
+    for number in (2, 3):
+        write_day(tmp_path, number)
+        with pytest.raises(InputError, match="expected the options that assign new rows to the splits train, test"):
+            append(tmp_path, files(tmp_path, key="id"))
+        made = append(tmp_path, files(tmp_path, key="id", **GROUPS))
+    ids = sorted(row["id"] for rows in contents(made).values() for row in rows)
+    assert ids == sorted(row["id"] for number in (1, 2, 3) for row in day(number))
+    users = [{row["user"] for row in rows} for rows in contents(made).values()]
+    assert not users[0] & users[1]
+    (tmp_path / "1.jsonl").rename(tmp_path / "in/1.jsonl")
+    with pytest.raises(DuplicateKeyError, match="in split"):  # shares put keys into the other split
+        append(tmp_path, files(tmp_path, key="id", **SHARES))
+    test_files = {"splits": {"test": f"{tmp_path}/in/4.jsonl"}}
+    write_day(tmp_path, 4)
+    assert len(contents(append(tmp_path, Jsonl(name="ds", key="id", **test_files)))["test"]) > COUNT
