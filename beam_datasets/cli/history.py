@@ -72,6 +72,8 @@ def run_tag(args: Sequence[str]) -> int:
 
 def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
+    from beam_datasets.statistics.report import stale_paths
+
     parsed = PRUNE.parse(args)
     with as_usage_errors():
         versions = plan_prune(parsed.dataset, **given(parsed, plan_prune))
@@ -97,6 +99,10 @@ def run_prune(args: Sequence[str]) -> int:
     else:
         freed = storage.freed(version.directory for version in old)
         summary = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"
+    for path in stale_paths(storage.dirname(versions[-1].directory)):
+        say(f"statistics of a removed version: {path}, {'removed' if parsed.yes else 'to be removed'}")
+        if parsed.yes:
+            storage.remove(path)
     say(summary if old else "nothing to remove")
     return 0
 

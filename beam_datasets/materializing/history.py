@@ -221,6 +221,8 @@ def _source_names(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterat
 def remove_version(version: Judged) -> bool:
     """Removes a version, unless it was tagged meanwhile or is published again; returns whether it was removed.
 
+    The version's saved statistics stay; see `statistics.report.stale_paths`.
+
     On a disk it is first renamed, in one step. On an object store it is marked, then dataset_info.json is deleted,
     without which it does not count as a version; if the process is killed, `plan_prune` finds the mark.
 

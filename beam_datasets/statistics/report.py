@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets import storage
+from beam_datasets import catalog, storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.features.trees import display_names
+from beam_datasets.metadata.version import Version
 from beam_datasets.native import crc32c
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
 from beam_datasets.statistics.summary import (
@@ -157,6 +158,20 @@ def saved_path(directory: str) -> str:
     """
     directory = storage.normalize(directory)
     return storage.join(storage.dirname(directory), FOLDER, storage.basename(directory) + ".json")
+
+
+def stale_paths(folder: str) -> list[str]:
+    """Returns the paths of saved statistics of versions that are not published any more.
+
+    They contain values of examples.
+
+    Args:
+        folder: the directory of the versions of a dataset.
+    """
+    names = storage.list_dir(storage.join(folder, FOLDER), missing_ok=True)
+    versions = [version for name in names if Version.is_valid(version := name.removesuffix(".json"))]
+    directories = [storage.join(folder, version) for version in versions]
+    return [saved_path(directory) for directory in directories if not catalog.is_published(directory)]
 
 
 def save(statistics: Statistics) -> str:

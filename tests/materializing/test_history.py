@@ -239,3 +239,19 @@ def test_the_commands(tmp_path, capsys):
     assert run("tag", "ds", "paper", "--remove") == (0, "paper is removed from 1.0.0\n")
     for args in (["prune", "ds"], ["prune", "ds", "--keep=0"], ["prune", "ds:1.0.0", "--keep=1"]):
         assert run(*args)[0] == 2
+
+
+def test_prune_removes_the_statistics_of_removed_versions(tmp_path, capsys):
+    """They contain values of examples, which stayed after these were deleted."""
+    days(tmp_path, 3)
+    for version in (1, 2, 3):
+        assert main(["stats", f"ds:{version}.0.0", f"--data_dir={tmp_path}"]) == 0
+    shutil.rmtree(tmp_path / "ds/1.0.0")  # as an earlier version of the library, whose statistics stayed
+    saved = tmp_path / "ds/.stats"
+    assert main(["prune", "ds", "--keep=1", f"--data_dir={tmp_path}"]) == 0
+    assert f"statistics of a removed version: {saved}/1.0.0.json, to be removed" in capsys.readouterr().out
+    assert sorted(path.name for path in saved.iterdir()) == ["1.0.0.json", "2.0.0.json", "3.0.0.json"]
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert [path.name for path in saved.iterdir()] == ["3.0.0.json"]
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert capsys.readouterr().out.endswith("nothing to remove\n")
