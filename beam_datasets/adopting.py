@@ -91,7 +91,8 @@ def adopt(
         pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
         features: schema of the records: a FeaturesDict, a dict that means one, or the path of a features.json.
         name: name of the dataset; None takes it from the names of files or directories that are as a dataset's.
-        version: version of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
+        version: version of the dataset; None takes it from the name of the files' directory if that is a version, else
+            it is 1.0.0.
         split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the files are copied to the new directory
             <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
@@ -143,22 +144,25 @@ def _make_identity(
         directory: root of the new directory if `new` is True, otherwise the directory of the files.
         name: name of the dataset; None takes it from the names of the files, or from the directory above that of a
             version.
-        version: version of the dataset; None takes it from the name of `directory` if that is a version, otherwise
-            '1.0.0'.
+        version: version of the dataset; None takes it from the name of the files' directory if that is a version,
+            otherwise '1.0.0'.
         new: whether the files are copied to <directory>/<name>/<version>; if not, they stay in `directory`.
 
     Returns:
         The name, the version and the directory of the dataset.
     """
-    folder = storage.basename(directory)
-    is_version = not new and Version.is_valid(folder)
-    parent_name = storage.basename(storage.dirname(directory)) if is_version else None
+    folder = storage.basename(files.directory)
+    is_version = Version.is_valid(folder)
+    parent_name = storage.basename(storage.dirname(files.directory)) if is_version else None
     name = name or files.dataset or parent_name
     if name is None:
-        raise ValueError("the names of the files say no dataset: give adopt(name=...).")
+        raise ValueError(
+            "the names of the files do not begin with the name of a dataset, as 'digits-train.tfrecord-00000-of-00001' "
+            "does. Give the name by --name (name=...)."
+        )
     check_dataset_name(name)
     chosen_version = Version(version or (folder if is_version else "1.0.0"))
-    if is_version and chosen_version != Version(folder):
+    if is_version and not new and chosen_version != Version(folder):
         raise ValueError(
             f"version is {chosen_version}, but the files are in {directory}: give no other version than {folder}."
         )
@@ -178,7 +182,8 @@ def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> s
         paths = files.splits[split]
         raise InputError(
             f"split {split!r}: dataset_info.json names files by a template with five-digit numbers, and there is none "
-            f"for {paths[0]} ... {paths[-1]}. Give adopt(data_dir=...) for a directory of its own with usual names."
+            f"for {paths[0]} ... {paths[-1]}. Give --data_dir (data_dir=...) for a directory of its own with usual "
+            "names."
         )
     return template
 
@@ -487,6 +492,9 @@ def _match_files(patterns: Patterns) -> list[str]:
         for path in paths:
             if storage.is_dir(path):
                 raise InputError(f"{path} is a directory; write a pattern of its files, such as {path}/*.tfrecord*.")
+            if path.endswith((".json", ".txt")):
+                advice = f"Write a pattern of the record files alone, such as {storage.dirname(path)}/*.tfrecord*."
+                raise InputError(expected="TFRecord files", got="a file of metadata", path=path, advice=advice)
         matches += paths
     indexes = {path + INDEX_SUFFIX for path in matches}
     return [path for path in matches if path not in indexes]

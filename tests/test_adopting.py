@@ -138,7 +138,7 @@ def test_other_names(bare: Path) -> None:
 def test_names_without_a_template_need_a_directory(bare: Path, tmp_path: Path) -> None:
     (bare / "part-00000").rename(bare / "first")
     before = contents(bare)
-    with pytest.raises(InputError, match=r"none for .*first \.\.\. .*1. Give adopt\(data_dir=\.\.\.\)"):
+    with pytest.raises(InputError, match=r"none for .*first \.\.\. .*1. Give --data_dir \(data_dir=\.\.\.\)"):
         bd.adopt(bare / "*", FEATURES, name="parts")
     adopted = bd.adopt([bare / "part-00001", bare / "first"], FEATURES, name="parts", split="some", data_dir=tmp_path)
     assert [int(example["id"]) for example in adopted.as_dataset("some")[:]] == [*range(10, 15), *range(10)]
@@ -165,16 +165,26 @@ def test_empty_file(bare: Path) -> None:
 def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
     (tmp_path / "numerals").mkdir()
     place = bare.rename(tmp_path / "numerals" / "2.1.0")
+    copy = bd.adopt(place / "*", FEATURES, data_dir=tmp_path / "copy")
+    assert (copy.info.full_name, copy.dataset_dir) == ("numerals/2.1.0", str(tmp_path / "copy" / "numerals" / "2.1.0"))
+    assert bd.adopt(place / "*", FEATURES, version="3.0.0", data_dir=tmp_path / "copy").info.version == "3.0.0"
     with pytest.raises(ValueError, match=r"version is 3.0.0, but the files are in .*2.1.0"):
         bd.adopt(place / "*", FEATURES, version="3.0.0")
     assert bd.adopt(place / "*", FEATURES).info.full_name == "numerals/2.1.0"
     assert len(bd.load("numerals", split="train", data_dir=tmp_path)) == 15
 
 
+@pytest.mark.parametrize("filename", ["dataset_info.json", "label.labels.txt"])
+def test_a_pattern_that_matches_metadata(bare: Path, filename: str) -> None:
+    (bare / filename).write_text("{}")
+    with raises_with(InputError, path=str(bare / filename), advice=[f"{bare}/*.tfrecord*"]):
+        bd.adopt(bare / "*", FEATURES, name="parts")
+
+
 @pytest.mark.parametrize(
     "options, error, problem",
     [
-        ({"name": None}, ValueError, r"give adopt\(name=\.\.\.\)"),
+        ({"name": None}, ValueError, r"Give the name by --name \(name=\.\.\.\)"),
         ({"name": "a b"}, ValueError, "'a b' is not a dataset name"),
         ({"features": F.Text()}, FeatureValueError, "dict of features"),
         ({"data_dir": "memory://bucket/data"}, StorageError, "local disks only"),

@@ -23,7 +23,7 @@ COMMAND = Command(
         Option(
             "--version",
             "VERSION",
-            "version of the dataset; default: the name of the directory if that is a version, otherwise 1.0.0",
+            "version of the dataset; default: the name of the files' directory if that is a version, otherwise 1.0.0",
         ),
         Option(
             "--data_dir",

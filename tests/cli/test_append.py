@@ -227,7 +227,7 @@ def test_directory_of_its_own(bare, tmp_path, run):
         (["x", "--split", "a=x", "--features", FEATURES], "give either patterns, or --split"),
         (["x"], "--features"),
         (["--split", "train", "--features", FEATURES], "--split is 'train'; write --split NAME=PATTERN"),
-        ([__file__, "--features", FEATURES], "the names of the files say no dataset"),
+        ([__file__, "--features", FEATURES], "the names of the files do not begin with the name of a dataset"),
     ],
 )
 def test_wrong_usage(arguments, problem, run):
