@@ -173,6 +173,18 @@ def test_one_config_name_in_several_versions(tmp_path):
     assert str(Several(data_dir=tmp_path, config="b").version) == "2.0.0"
 
 
+def test_a_config_with_an_older_version_of_the_class(tmp_path):
+    class Older(Plain, skip_registration=True):
+        VERSION = "2.0.0"
+        SUPPORTED_VERSIONS = ("1.0.0",)
+        BUILDER_CONFIGS = (BuilderConfig("a"), BuilderConfig("b"))
+
+    for config in "a", "b":
+        for arguments in {"config": f"{config}:1.0.0"}, {"config": config, "version": "1.0.0"}:
+            builder = Older(data_dir=tmp_path, **arguments)
+            assert (builder.builder_config.name, str(builder.version)) == (config, "1.0.0")
+
+
 @pytest.mark.parametrize("config, splits", [("small", {"train": ([4], 132)}), ("big-2.x", {"train": ([11], 386)})])
 def test_what_is_written_is_what_tfds_wrote(tmp_path, config, splits):
     builder = Multi(data_dir=tmp_path, config=config)

@@ -128,6 +128,7 @@ class DatasetBuilder(DeclaredVariants):
         self._download_root: str | None = None  # None for the same
         self._trial_examples: int | None = None
         self.download_size = 0  # bytes, when `split_generators` has been called
+        config, version = catalog.split_config(config, version)
         self.requested_version = version
         self.builder_config: Any = self._choose_config(config, version)
         self.version = self._choose_version(version)

@@ -121,7 +121,11 @@ class DeclaredVariants:
         """Returns, of several configs with the same name, the one of a version; by default the class's own version."""
         label = f"{self.name}/{candidates[0].name}"
         versions = [
-            [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
+            [
+                Version(each)
+                for each in (self._config_version(config), *(config.supported_versions or self.SUPPORTED_VERSIONS))
+                if each
+            ]
             for config in candidates
         ]
         known_versions = itertools.chain(*versions)
