@@ -48,6 +48,15 @@ from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.sources import estimate as estimates
 
 SHOWN = 20  # strings of a set that a dataset counted
+
+
+def _resume_value(text: str) -> str:
+    """Returns the value of `--resume changed`; raises an ArgumentTypeError for any other value."""
+    if text == "changed":
+        return text
+    raise argparse.ArgumentTypeError(f"expected --resume without a value or --resume changed, got {text!r}")
+
+
 COMMAND = Command(
     "build",
     """\
@@ -100,9 +109,9 @@ Without --runner, the pipeline runs on this machine with one worker process per 
             "reuse the units that failed runs of this version have finished, and keep finished units if this run "
             "fails. An error if the dataset's code or options have changed since, unless --resume changed is "
             "given",
+            type=_resume_value,
             value_is_optional=True,
             const=True,
-            choices=(True, "changed"),
         ),
         Option(
             "--check_images",
@@ -175,6 +184,8 @@ def run(args: Sequence[str], command: Command = COMMAND) -> int:
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
     say(f"{builder.info.display_name} -> {builder.dataset_dir}{_note_on_configs(request, parsed)}")
+    if parsed.trial is not None and command is PLAN:
+        raise UsageError("--trial: expected build, got plan, which builds no examples")
     if parsed.trial is not None:
         return _try_build(builder, parsed, beam_options)
     if parsed.check_against:

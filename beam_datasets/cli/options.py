@@ -635,6 +635,9 @@ def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:
     given = {arg.partition("=")[0] for arg in getattr(parsers[0], "_args", ())}
     if foreign := instead_of_option(command, option, value if equals else following, available, given):
         return f" {foreign}"
+    positive = f"--{option[4:].removeprefix('_')}"
+    if option.startswith("--no") and f"--no_{positive[2:]}" not in option_names and positive in option_names:
+        return f" Leave out {option}: an option such as {positive} has its effect only if it is given."  # as of absl
     return did_you_mean(option, option_names, cutoff=0.7)  # all begin with --
 
 

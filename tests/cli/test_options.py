@@ -45,6 +45,7 @@ from beam_datasets.cli.resolve import FORMATS, resolve
 from beam_datasets.engines.local_runner import LocalRunOptions
 from beam_datasets.metadata.version import Version
 from beam_datasets.options import EngineOptions
+from tests.files.advice import follows
 
 if TYPE_CHECKING:
     import os
@@ -606,3 +607,32 @@ def test_every_option_of_a_command_is_read(path: Path) -> None:
         read |= {field.name for field in dataclasses.fields(EngineOptions)} | {options.STALL_TIMEOUT.name[2:]}
     assert declared
     assert declared <= read
+
+
+@pytest.mark.parametrize("option, positive", [("--nooverwrite", "--overwrite"), ("--nodry-run", "--dry_run")])
+def test_a_negated_flag_is_left_out(option: str, positive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Options such as those of absl have the effect of no option here."""
+    assert main(["build", "csv", "--name", "a", "--pattern", "a.csv", option]) == 2
+    error = capsys.readouterr().err
+    assert f"Leave out {with_underscores([option])[0]}: an option such as {positive}" in error
+    assert "Did you mean" not in error
+
+
+def test_a_negated_flag_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "csv", "--name", "a", "--pattern", "a.csv", "--noverify_ssl"]) == 2
+    assert "Did you mean '--no_verify_ssl'?" in capsys.readouterr().err
+
+
+@follows("cli/build.py:_resume_value --resume")
+def test_values_of_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, value in (["--resume"], True), (["--resume", "changed"], "changed"), ([], None):
+        assert build.COMMAND.parse(["csv", *arguments]).resume == value
+    assert main(["build", "csv", "--name", "a", "--pattern", "a.csv", "--resume", "yes"]) == 2
+    assert "expected --resume without a value or --resume changed, got 'yes'" in capsys.readouterr().err
+
+
+def test_a_trial_of_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    arguments = ["csv", "--name", "a", "--pattern", str(tmp_path / "a.csv"), "--data_dir", str(tmp_path)]
+    assert main(["plan", *arguments, "--trial", "2"]) == 2
+    assert "--trial: expected build, got plan" in capsys.readouterr().err
