@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from beam_datasets.passwords import without_passwords
 
-_SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
+_OF_DATASET = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$|/(dataset_info|features)\.json$")
 
 
 class FeatureName(str):
@@ -288,8 +288,11 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
 
 def repair_advice(path: str) -> str | None:
-    """Returns the commands that list the damage and restore a shard, which takes a copy; None for another file."""
-    if not _SHARD.search(path):
+    """Returns the commands that list the damage and restore a file, given a path in a dataset; None for another file.
+
+    Without a copy of the dataset, no shard can be restored.
+    """
+    if not _OF_DATASET.search(path):
         return None
     return (
         f"To list the damage: beam-datasets verify {os.path.dirname(path)}; to restore the file from a copy of the "

@@ -574,7 +574,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MetadataError(expected="JSON", got=str(error), path=path) from error
+        raise MetadataError(expected="JSON", got=f"another text ({error})", path=path) from error
     try:
         return dict(proto_json.parse_value(_INFO, content))
     except MetadataError as error:

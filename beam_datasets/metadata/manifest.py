@@ -171,7 +171,7 @@ class Manifest:
             text = text if isinstance(text, str) else text.decode()
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MetadataError(expected="JSON", got=str(error), path=path) from error
+            raise MetadataError(expected="JSON", got=f"another text ({error})", path=path) from error
         try:
             manifest = cls._from_json(content)
         except MetadataError as error:

@@ -23,6 +23,7 @@ from beam_datasets.errors import (
     MetadataError,
     PathNotFoundError,
     did_you_mean,
+    repair_advice,
 )
 from beam_datasets.features.decode import with_str
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict
@@ -369,7 +370,7 @@ class ReadOnlyBuilder:
                     expected=f"the SHA-256 {published}, as in {MANIFEST_FILE}",
                     got=digest,
                     path=path,
-                    advice="It was changed after it was published; restore it.",
+                    advice=f"It was changed after it was published. {repair_advice(path) or 'Restore it'}",
                 )
             return content
 
@@ -391,6 +392,11 @@ class ReadOnlyBuilder:
             )
         except PathNotFoundError:
             return None
+        except MetadataError as error:
+            if error.advice or error.path != path:
+                raise
+            error = error.with_message(f"{error}. To check the dataset: beam-datasets verify {self._dir}")
+            raise error from None
 
     def _read_features(self) -> features.FeatureConnector:
         """Returns the features, with the names of their labels.
@@ -401,7 +407,9 @@ class ReadOnlyBuilder:
         """
         text = self._read_text(catalog.FEATURES_FILE)
         if text is None:
-            raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
+            problem = f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}"
+            is_damaged = self.manifest is not None and repair_advice(storage.join(self._dir, catalog.FEATURES_FILE))
+            raise DatasetNotFoundError(problem, advice=is_damaged or None)
         tree = features.from_json_text(text, path=storage.join(self._dir, catalog.FEATURES_FILE))
         with self._name_directory():
             return tree.load_labels(self._read_text)

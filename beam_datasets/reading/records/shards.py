@@ -76,7 +76,10 @@ class Shard:
         self.path = path
         self.num_records = num_records
         self.index = None if not indexed else cached_index if isinstance(cached_index, Index) else read_index(path)
-        self.reader = caching.cached(storage.open_reader(path))
+        try:
+            self.reader = caching.cached(storage.open_reader(path))
+        except PathNotFoundError as error:
+            raise PathNotFoundError("the shard does not exist", path=path, advice=repair_advice(path)) from error
         if cached_index is not None and _shard_size(cached_index) != self.reader.size:
             cached_index, self.index = None, read_index(path) if indexed else None
         self._offsets: NDArray[Any] | None = None
