@@ -184,8 +184,6 @@ def run(args: Sequence[str], command: Command = COMMAND) -> int:
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
     say(f"{builder.info.display_name} -> {builder.dataset_dir}{_note_on_configs(request, parsed)}")
-    if parsed.trial is not None and command is PLAN:
-        raise UsageError("--trial: expected build, got plan, which builds no examples")
     if parsed.trial is not None:
         return _try_build(builder, parsed, beam_options)
     if parsed.check_against:
@@ -368,7 +366,10 @@ def _parse_build(args: Sequence[str], command: Command) -> tuple[argparse.Namesp
         except UsageError as error:
             raise UsageError(f"{error}{_note_if_published(args, parser)}") from None
     add_builder_options(parser, request.builder)
-    return *parse_with_beam(parser, args), request
+    parsed, beam_options = parse_with_beam(parser, args)
+    if parsed.trial is not None and command is PLAN:
+        raise UsageError("--trial: expected build, got plan, which builds no examples")
+    return parsed, beam_options, request
 
 
 def _note_if_published(args: Sequence[str], parser: argparse.ArgumentParser) -> str:
