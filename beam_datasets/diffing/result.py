@@ -323,7 +323,8 @@ def _split_reasons(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
         return
     counts = [f"{getattr(split, kind):,} {kind}" for kind in KINDS if getattr(split, kind)]
     if counts:
-        yield Reason("MAJOR", f"{name}: {', '.join(counts)}, of {split.old_examples:,} examples")
+        relation = " to" if counts == [f"{split.added:,} added"] else ", of"
+        yield Reason("MAJOR", f"{name}: {', '.join(counts)}{relation} {split.old_examples:,} examples")
     if split.keys_lost:
         yield Reason("MAJOR", f"{name} has no keys any more: find() answered, and cannot now")
     if split.rewritten and not extended and not split.not_compared:

@@ -575,7 +575,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 if "://" in path and not has_wildcards(path):  # what a URL is, only the files that were found tell
                     is_folder = any(file.path.startswith(f"{path.rstrip('/')}/") for file in self._all_files)
                 if other := with_first_partition(pattern, is_folder=is_folder):
-                    log.warning(f"{pattern}: folders in it are no columns of its files; they are by {other!r}")
+                    log.warning(
+                        f"{pattern}: the folders in this path become no columns; the pattern {other!r} makes them"
+                    )
         return PartitionColumns.of(file.name for file in self._all_files)
 
     def _label_values(self, path: str) -> Collection[str]:

@@ -156,6 +156,12 @@ def test_an_edit_needs(edit: str, old: Path, tmp_path: Path) -> None:
     assert str(found.verdict.lowest) == {"NONE": "1.2.3", "PATCH": "1.2.4", "MINOR": "1.3.0", "MAJOR": "2.0.0"}[needed]
 
 
+def test_added_examples_are_no_part_of_the_old_ones(old: Path, tmp_path: Path) -> None:
+    _, made = EDITS["example added"]
+    texts = [reason.text for reason in diff(old, made.write(tmp_path, "2.0.0")).verdict.reasons]
+    assert f"split 'train': 1 added to {len(TRAIN)} examples" in texts
+
+
 # What counts as the same example, of every feature that there is
 
 

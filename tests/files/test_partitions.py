@@ -131,7 +131,7 @@ def test_folders_before_the_first_wildcard_are_named_in_the_form_that_was_given(
     files.write("y=1/x.csv", "x\n1\n")
     pattern = f"{root.format(files.folder)}y=1"
     publish("csv", pattern)
-    [(given, other)] = set(re.findall(r"(\S+): folders in it are no columns .* they are by '(.*)'", caplog.text))
+    [(given, other)] = set(re.findall(r"(\S+): the folders in .* the pattern '(.*)' makes them", caplog.text))
     assert given == pattern
     assert publish("csv", other).rows[0]["y"] == 1
 
@@ -142,7 +142,7 @@ def test_folders_before_the_first_wildcard_are_named(files, caplog, pattern):
     for folder in ("y=1/k=a", "y=11/k=a", "y=1/k=b"):
         files.write(f"{folder}/x.csv", "x\n1\n")
     found = publish("csv", f"{files.folder}/{pattern}")
-    [(given, other)] = set(re.findall(r"(\S+): folders in it are no columns .* they are by '(.*)'", caplog.text))
+    [(given, other)] = set(re.findall(r"(\S+): the folders in .* the pattern '(.*)' makes them", caplog.text))
     assert given == f"{files.folder}/{pattern}"
     caplog.clear()
     with_columns = publish("csv", other)
