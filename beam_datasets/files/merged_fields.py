@@ -90,6 +90,8 @@ class MergedColumn:
         mark, number = "?" * any(field.optional for field in fields), common_number(fields)
         all_types = "both" if len(fields) == 2 else "all"
         ways = [f"{advice(value_path, number + mark)} holds the numbers of {all_types}"] * bool(number)
+        if any(map(_is_decimal, fields)) and all(_is_decimal(each) or common_number([each]) for each in fields):
+            ways.append(f"{advice(value_path, 'float64' + mark)} makes numbers of {all_types}, if float64 has them")
         ways.append(f"{advice(value_path, 'string' + mark)} makes text of anything")
         ways.append(f"{advice(value_path.replace('[]', ''), 'drop')} leaves it out")
         *texts, last = (f"{text} in {file}" for text, (_, file) in types.items())
@@ -100,6 +102,11 @@ class MergedColumn:
 def _type_text(field: Field) -> str:
     """Returns the type of a field for errors: that of the file, or "int64" also for an optional field, "int64?"."""
     return field.source or str(replace(field, optional=False))
+
+
+def _is_decimal(field: Field) -> bool:
+    """Returns whether a field is that of a column of decimals, which become text unless a type is given."""
+    return field.source.startswith("decimal")
 
 
 def _is_null(field: Field) -> bool:

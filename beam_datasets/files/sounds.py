@@ -13,6 +13,7 @@ import numpy as np
 from beam_datasets.errors import InputError
 from beam_datasets.files.convert import image_value
 from beam_datasets.files.fields import Field, SoundType, advice
+from beam_datasets.files.inputs import count
 from beam_datasets.intake.sound import CheckedSound, SoundInfo, checked
 from beam_datasets.intake.streams import read_relative
 
@@ -104,7 +105,7 @@ def sound_of(value: Any, sound: SoundType, path: str, referring_path: str) -> Ch
 
 
 def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
-    """Checks that a sound has the common properties of all sounds.
+    """Checks that a sound has the common properties of all sounds; counts sounds with smaller samples than the dtype.
 
     Args:
         info: properties of the sound.
@@ -136,6 +137,8 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
             got=str(info.samples),
             advice=_advise_type(info, sound, option),
         )
+    if sound.dtype and info.samples != sound.dtype:
+        count(f"sounds with samples of {info.samples}, which are not scaled to {sound.dtype}", 1)
 
 
 def _advise_type(info: SoundInfo, sound: SoundType, option: Any) -> str:

@@ -491,7 +491,10 @@ def test_lists_in_many_lists(read):
         (pa.array([1]), pa.array(["a"]), "string"),
         (pa.array([True]), pa.array([1]), "string"),
         (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("ns")), "string"),
-        (pa.array([decimal.Decimal("1.5")]), pa.array([decimal.Decimal("1.50")]), "string"),
+        (pa.array([decimal.Decimal("1.5")]), pa.array([decimal.Decimal("1.50")]), "float64"),
+        (pa.array([[decimal.Decimal("1.5")]]), pa.array([[decimal.Decimal("1.25")]]), "float64[]"),
+        (pa.array([decimal.Decimal("1.5"), None]), pa.array([3]), "float64?"),
+        (pa.array([decimal.Decimal("1.5")]), pa.array(["a"]), "string"),
     ],
     ids=str,
 )

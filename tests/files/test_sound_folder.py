@@ -103,6 +103,10 @@ def test_other_samples_are_bad(sounds):
         assert features["audio"].dtype == np.int32
         stored = bd.features.compile_encoder(features)(found["dog/deep.wav"])
         assert bd.features.compile_decoder(features)(stored)["audio"].tolist() == [1, 2, -3]
+    sounds.build("sound_folder", "--dtype=int32")
+    said = sounds.said()
+    assert "sounds with samples of int24, which are not scaled to int32: 1\n" in said
+    assert f"sounds with samples of int16, which are not scaled to int32: {len(KINDS)}\n" in said
     sounds.write("dog/float.wav", wav(np.zeros(3, "<f4").tobytes(), bits=32, tag=FLOAT, rate=16000))
     with pytest.raises(InputError, match="float.wav: expected samples that int32 holds, got float32. Convert it first"):
         examples_of(sounds.folder, dtype="int32")
