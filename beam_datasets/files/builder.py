@@ -82,7 +82,13 @@ from beam_datasets.files.inputs import (
 from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns, with_first_partition
-from beam_datasets.files.published import missing_problem, published_fields, with_all_published
+from beam_datasets.files.published import (
+    missing_problem,
+    published_fields,
+    recorded_types,
+    with_all_published,
+    without_given_types,
+)
 from beam_datasets.files.rows import Key, Row, RowReader, read_and_record_keys
 from beam_datasets.files.sounds import completed, is_complete, read_content, values_at
 from beam_datasets.files.split_assignment import (
@@ -387,13 +393,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         errors.raise_all()
         self._known_files = published_inputs.files.keys()
         old = {name: file for name, file in self._named_files() if name in published_inputs.files}
-        if compare_checksums and (unknown := sorted(name for name in old if name not in published_inputs.checksums)):
-            names = ", ".join(unknown)
-            log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
         unchanged = find_unchanged(old, published_inputs, compare_checksums=compare_checksums)
         self._published_specs = {name: spec for name, spec in published_inputs.columns.items() if spec == "drop"}
-        columns = {name: spec for name, spec in published_inputs.columns.items() if name not in self._published_specs}
-        self._published_fields = published_fields(columns, features)
+        self._published_fields = published_fields(published_inputs.columns, features)
         self._may_lack = may_lack
         self._records_keys = True
         self._are_splits_known = published_inputs.splits is not None
@@ -537,8 +539,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             yield (other if is_other and other not in names else name), file
 
     def _types(self) -> dict[str, str]:
-        """Returns {column: type}, such as {'age': 'int64?'}, as `features` takes them; without objects."""
-        return {name: str(field) for name, field in self._complete_fields.items() if "{" not in str(field)}
+        """Returns {column: type} for inputs.json."""
+        return recorded_types(self._complete_fields)
 
     @abc.abstractmethod
     def _infer_fields(self) -> dict[str, Field]:
@@ -770,7 +772,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         published = self._published_fields
         merged = with_all_published(
             fields,
-            {name: field for name, field in published.items() if name not in self._specs},
+            without_given_types(published, self._specs),
             self._guess.fields,  # empty for Parquet
             may_add=self._may_add,
             may_lack=self._may_lack,

@@ -295,9 +295,10 @@ def missing_problem(field: Field, path: str) -> str:
             f"{drop}; {content} stores the bytes of the files, which may be missing"
         )
     if field.is_published and field.kind != "class":  # whose missing label is -1
+        option = "" if field.fields is not None else f"{advice(path, f'{field}?')} "
         return (
             "the value is missing, and the published version has one in each row; "
-            f"{advice(path, f'{field}?')} --union_features makes the feature optional in the next version"
+            f"{option}--union_features makes the feature optional in the next version"
         )
     return f"the value is missing; if that is right, say so: {advice(path, optional_type(field))}"
 

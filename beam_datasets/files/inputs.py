@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from beam_datasets.intake.streams import check_line, codec_of, file_systems, ope
 from beam_datasets.metadata.inputs import Inputs
 from beam_datasets.native import crc32c
 
+log = logging.getLogger(__name__)
 PIECE_SIZE = (
     32 << 20
 )  # bytes; the time to open a file is small beside reading them, and one file still has work for many workers
@@ -173,6 +175,9 @@ def find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_
         recorded: the recorded sizes, times and checksums.
         compare_checksums: whether to compare the checksums of files with the same time, too.
     """
+    if compare_checksums and (unknown := sorted(files.keys() - recorded.checksums.keys())):
+        names = ", ".join(unknown)
+        log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
     same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
     unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
     compared = [

@@ -64,7 +64,7 @@ def _differences(
             continue  # it is left out
         if path in typed_paths and current_field is not None:
             if is_missing and not current_field.optional and current_field.kind not in ("string", "image", "audio"):
-                yield path, current_field, f"{current_field}?"
+                yield path, current_field, "?" if "{" in str(current_field) else f"{current_field}?"
         elif field.problem:
             yield path, None, field.problem
         elif current_field is not None and current_field.fields is not None and field.fields is not None:

@@ -8,19 +8,32 @@ from dataclasses import replace
 from beam_datasets import features
 from beam_datasets.features import FeatureConnector
 from beam_datasets.features.trees import find_difference
-from beam_datasets.files.fields import UNKNOWN, Field, SoundType, as_exact, parse_field, to_feature
+from beam_datasets.files.fields import UNKNOWN, Field, SoundType, as_exact, as_optional, parse_field, to_feature
 from beam_datasets.files.infer import Guess
 
 _MISSING_OTHERWISE = ("class", "list", "image", "audio", "object", UNKNOWN)
 """Kinds of fields whose features do not differ if values may be missing, or that are never optional."""
 
 
+def recorded_types(fields: Mapping[str, Field]) -> dict[str, str]:
+    """Returns {column: type}, as inputs.json records it for `published_fields`.
+
+    The type of objects is `?` if they may be missing; otherwise the features describe them.
+
+    >>> recorded_types({"a": Field("int8"), "b": Field("object", fields={}), "c": Field("object", True, fields={})})
+    {'a': 'int8', 'c': '?'}
+    """
+    types = {name: str(field) for name, field in fields.items()}
+    objects = {name: "?" for name, text in types.items() if "{" in text and text.endswith("?")}
+    return {name: text for name, text in types.items() if "{" not in text} | objects
+
+
 def published_fields(columns: Mapping[str, str], tree: FeatureConnector | None) -> dict[str, Field]:
     """Returns {column: field} of a published version.
 
     Args:
-        columns: column -> its type, as the builder of the version recorded it; empty for a version that no builder of
-            files has written, such as a slice.
+        columns: column -> its type, as the builder of the version recorded it; `?` for one of `tree` that may be
+            missing; empty for a version that no builder of files has written.
         tree: the features of the version, which describe all other columns; None if they are unknown.
 
     >>> tree = features.FeaturesDict({"a": features.Scalar("int16"), "b": features.Text(), "c": {"x": "float32"}})
@@ -29,7 +42,30 @@ def published_fields(columns: Mapping[str, str], tree: FeatureConnector | None) 
     """
     described = field_of(tree) if isinstance(tree, features.FeaturesDict) else None
     fields = dict(described.fields or {}) if described else {}
-    return fields | {name: parse_field(spec) for name, spec in columns.items()}
+    for name, spec in columns.items():
+        if spec == "?":
+            fields |= {name: as_optional(fields[name])} if name in fields else {}
+        elif spec != "drop":
+            fields[name] = parse_field(spec)
+    return fields
+
+
+def without_given_types(published: Mapping[str, Field], specs: Mapping[str, str]) -> dict[str, Field]:
+    """Returns the published fields of the columns whose types are not given; with `?`, objects are made optional.
+
+    Args:
+        published: {column: field} of the version that is appended to.
+        specs: the given types, as `features` of a builder takes them.
+
+    >>> objects = {"a": parse_field("int8"), "b": Field("object", fields={}), "c": parse_field("bool")}
+    >>> {name: str(field) for name, field in without_given_types(objects, {"a": "int64", "b": "?"}).items()}
+    {'b': '{}?', 'c': 'bool'}
+    """
+    return {
+        name: as_optional(field) if name in specs and "{" in str(field) else field
+        for name, field in published.items()
+        if specs.get(name, "?") == "?"
+    }
 
 
 def field_of(feature: FeatureConnector) -> Field | None:
@@ -42,12 +78,23 @@ def field_of(feature: FeatureConnector) -> Field | None:
     """
     if type(feature) is features.FeaturesDict:
         inner = {name: field_of(feature[name]) for name in feature}
-        return Field("object", fields={name: field for name, field in inner.items() if field is not None})
+        parts = {name: part for name, part in inner.items() if part is not None}
+        whole = Field("object", fields=parts)
+        return as_optional(whole) if _may_be_missing(whole) else whole
     if type(feature) is features.Sequence:
         item = None if feature.length is not None else field_of(feature.feature)
         return item and Field("list", item=item)
     field = _leaf_field(feature)
     return field if field is not None and not find_difference(feature, to_feature(field)) else None
+
+
+def _may_be_missing(field: Field) -> bool:
+    """Returns whether an object may be missing: all of its single values may be, and there is one.
+
+    The features of a version do not record it otherwise.
+    """
+    values = [inner for inner in (field.fields or {}).values() if inner.kind != "list"]
+    return bool(values) and all(_may_be_missing(each) if each.fields is not None else each.optional for each in values)
 
 
 def _leaf_field(feature: FeatureConnector) -> Field | None:
@@ -89,7 +136,7 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
     if inferred.fields is not None and published.fields is not None:
         guesses = guess.fields if guess else {}
         inner = with_all_published(inferred.fields, published.fields, guesses, may_add=may_add, may_lack=may_lack)
-        return replace(inferred, fields=inner)
+        return replace(inferred, fields=inner, optional=published.optional or inferred.optional)
     if inferred.kind == published.kind == "list" and inferred.item is not None and published.item is not None:
         inner_guess = guess.item if guess else None
         item = with_published(inferred.item, published.item, inner_guess, may_add=may_add, may_lack=may_lack)
@@ -100,7 +147,10 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
     if may_lack:
         has_value = inferred.kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
         optional = optional or inferred.optional or not has_value
-    return replace(as_exact(published), optional=optional, is_published=True)
+    field = as_exact(published)
+    if optional and field.fields is not None:
+        field = as_optional(field)
+    return replace(field, optional=optional, is_published=True)
 
 
 def missing_problem(field: Field, name: str, guess: Guess) -> str:
