@@ -17,6 +17,7 @@ from beam_datasets.materializing.moved_keys import duplicate_key_error, find_dup
 from beam_datasets.materializing.selection import Built, NameOrDir, RowKeys, Sources, named_splits, select_splits
 from beam_datasets.metadata.inputs import DELETE, INPUTS_FILE, Inputs
 from beam_datasets.publishing import disk_commit, staged_inputs
+from beam_datasets.publishing.groups import OR_IGNORE
 from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.sources.repeated_keys import with_key
@@ -227,11 +228,32 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
         if not hasattr(builder, "one_by_one"):
             raise _add_details(error, [builder]) from None
         if on_duplicate == "error":
-            raise error.with_message(
-                f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "
-                "appends the files one after the other."
+            raise _without_option_of_build(
+                error,
+                "If the rows are in different files, --on_duplicate keep_old, replace or skip_identical appends the "
+                "files one after the other.",
             ) from None
-    return [built for each in builder.one_by_one() for built in _build(each)]
+    try:
+        return [built for each in builder.one_by_one() for built in _build(each)]
+    except DuplicateKeyError as error:
+        raise _without_option_of_build(error) from None
+
+
+def _without_option_of_build(error: DuplicateKeyError, *lines: str) -> DuplicateKeyError:
+    """Returns the error of a build about two rows with the same key, with advice that an append can follow.
+
+    Args:
+        error: the error, which proposes an option that only `build` has.
+        lines: other lines of advice.
+    """
+    text = str(error)
+    if OR_IGNORE not in text:
+        return error.with_message("\n  ".join([text, *lines]))
+    way = (
+        "If they are in the same file, correct it; or build it as a dataset of its own with `build "
+        "--ignore_duplicates`, which keeps one of them, and append that: --from DIRECTORY."
+    )
+    return error.with_message("\n  ".join([text.replace(OR_IGNORE, ""), *lines, way]))
 
 
 def _build(builder: Any) -> list[Built]:

@@ -22,6 +22,9 @@ from beam_datasets.shuffle.blocks import AnyBlock
 from beam_datasets.shuffle.merge import Merge
 from beam_datasets.shuffle.plan import Group
 
+OR_IGNORE = ", or keep one example of each key with --ignore_duplicates"
+"""Advice about two examples with the same key, for `build`."""
+
 
 def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
     """Writes a group's shard, or part of one, and its index; returns their sizes and checksums.
@@ -83,9 +86,8 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     name = f"its hash is {number:032x}" if integer is None else str(integer)
     count_note = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
     raise DuplicateKeyError(
-        f"{group.text}: two examples have the same key ({name}){count_note}. Keys must be "
-        f"unique, because they determine the order. Make them unique, or keep one example of each key with "
-        f"--ignore_duplicates. The two examples:"
+        f"{group.text}: two examples have the same key ({name}){count_note}. Keys must be unique, because they "
+        f"determine the order. Make them unique{OR_IGNORE}. The two examples:"
         f"\n  {show(one, destination.features)}\n  {show(other, destination.features)}",
         split=group.split,
         key=integer,

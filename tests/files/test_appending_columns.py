@@ -264,3 +264,20 @@ def test_rows_without_a_recorded_key_are_refused(tmp_path):
     other = Csv(name="other", pattern=files, data_dir=tmp_path).build(num_workers=1)
     appended = bd.append("slice", other, data_dir=tmp_path)
     assert sorted(row["n"] for row in rows_of(appended)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_duplicate", ["error", "replace", "skip_identical"])
+def test_a_key_that_a_file_repeats_is_an_error_whose_advice_works(tmp_path, on_duplicate):
+    """It proposed an option that only `build` has."""
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    options = {"pattern": f"{tmp_path}/logs/*.csv", "key": "id"}
+    Csv(name="ds", data_dir=tmp_path, **options).build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "c,3", "c,3", "d,4")
+    with pytest.raises(bd.errors.DuplicateKeyError, match="dataset of its own with `build --ignore_dup") as error:
+        bd.append("ds", Csv(**options), data_dir=tmp_path, on_duplicate=on_duplicate)
+    assert ", or keep one example" not in str(error.value)
+    other = Csv(name="ds", pattern=f"{tmp_path}/logs/2.csv", key="id", data_dir=tmp_path / "other")
+    made = bd.append("ds", other.build(ignore_duplicates=True, num_workers=1), data_dir=tmp_path)
+    assert sorted(row["n"] for row in rows_of(made)) == [1, 2, 3, 4]
+    assert bd.append("ds", Csv(**options), data_dir=tmp_path) == made  # the file is known
