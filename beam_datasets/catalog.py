@@ -311,19 +311,30 @@ def find_published(
     if ":/" in text or "//" in text:  # no name has these
         storage.check_slashes(text)
     root, is_local_dir = root_dir(data_dir, storage_options), os.path.isdir(text)
-    no_path = (
-        f" The directory {text} does not exist.{versions_near(text)}"
-        if text.count("/") > 1 and not is_local_dir
-        else ""
-    )
     try:
         parsed_name = DatasetName.parse_path(text)
     except ValueError as error:
-        raise DatasetNotFoundError(_no_version(text) if is_local_dir else f"{error}{no_path}") from None
+        raise DatasetNotFoundError(_no_version(text) if is_local_dir else _as_path(text, str(error))) from None
     try:
         return find_dataset_dir(parsed_name, root)
     except DatasetNotFoundError as error:
-        raise DatasetNotFoundError(f"{error} {_no_version(text)}" if is_local_dir else f"{error}{no_path}") from None
+        is_path = f"{_no_version(text)} As a name: {error}" if is_local_dir else _as_path(text, str(error))
+        raise DatasetNotFoundError(is_path) from None
+
+
+def _as_path(text: str, problem: str) -> str:
+    """Returns the problem of a name, with a sentence that no directory has this path if it may be one.
+
+    The sentence comes first if versions are near the path, because then it probably means a directory.
+
+    Args:
+        text: the name or path, which is not that of a directory.
+        problem: the problem of the text as a name.
+    """
+    near = versions_near(text) if "/" in text else ""
+    if near:
+        return f"The directory {text} does not exist.{near} As a name: {problem}"
+    return f"{problem} The directory {text} does not exist." if text.count("/") > 1 else problem
 
 
 def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
@@ -447,7 +458,7 @@ def published_versions_text(name: str, root: str) -> str:
     try:
         names = ", ".join(list_published(name, root))
         if not storage.is_dir(root):
-            return f"the directory {root} does not exist"
+            return f"{root}: {missing_directory(root)}"
         return f"published versions: {names or 'none'}"
     except StorageError:
         return "what else is published there cannot be listed"
@@ -459,8 +470,13 @@ def explain_unpublished(directory: str) -> str:
     The versions that are near the directory follow; see `versions_near`.
     """
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
-    lacks = "the directory does not exist" if is_missing else f"it has no {INFO_FILE}"
+    lacks = missing_directory(directory) if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
+
+
+def missing_directory(path: str) -> str:
+    """Returns "the directory does not exist", or "it is a file, not a directory", for a path without a directory."""
+    return "it is a file, not a directory" if storage.exists(path) else "the directory does not exist"
 
 
 def _versions_below(folder: str, depth: int = 2) -> list[str]:
@@ -577,9 +593,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
     if not storage.is_dir(root):
         advice = advice or " Give the directory of the datasets as data_dir (--data_dir)."
-        return DatasetNotFoundError(
-            f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
-        )
+        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: {missing_directory(root)}.{advice}")
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; published datasets: {names_text}."
         f"{advice or _advise_root_above(name, root)}"

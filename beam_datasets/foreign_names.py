@@ -242,7 +242,7 @@ DATASET: Mapping[str, str] = {
     "group_by_window": "`{ds}.batch_by_length(boundaries, batch_sizes, length='tokens')`, or `itertools.groupby`",
     "cache | mcached | lmdb_cached | cache_usage | cache_limit": _CACHE,
     "concatenate(dataset) | concat(dataset)": (
-        "`bd.load(..., split='train+test')`; `bd.mix({{{ds}: len({ds}), {dataset:other}: len({dataset:other})}})` mixes"
+        "`bd.load(..., split='train+test')`; `bd.mix([{ds}, {dataset:other}], weights=[len({ds}), len({dataset:other})])` mixes"
     ),
     "choose_from_datasets | sample_from_datasets | rejection_resample | resample_streams": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
     "enumerate(start)": "`enumerate({ds}, {start:0})`",
@@ -302,7 +302,7 @@ DATASET: Mapping[str, str] = {
     "cycle | forever | loop | infinite": "`{ds}.repeat()`, which has no end",
     "is_finite | is_infinite | is_endless": "`len({ds})`, which is a TypeError where there is no end",
     "drop_remainder | drop_last": "`{ds}.batch(32, drop_remainder=True)`",
-    "mix(other, weights) | blend(other, weights)": "`bd.mix({{{ds}: 0.7, {other}: 0.3}}, seed=0)`, or `bd.mix([a, b], weights={weights:[0.7, 0.3]})`",
+    "mix(other, weights) | blend(other, weights)": "`bd.mix([{ds}, {other}], weights={weights:[0.7, 0.3]}, seed=0)`",
     "class_weights | class_counts | label_counts | sample_weights | class_distribution": (
         "`collections.Counter(int(e['label']) for e in {ds})`, or `beam-datasets stats NAME`"
     ),

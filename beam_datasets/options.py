@@ -112,7 +112,8 @@ class ShardingOptions:
         """
         if isinstance(self.num_shards, Mapping) and (unknown_splits := sorted(set(self.num_shards) - set(splits))):
             hint = did_you_mean(unknown_splits[0], splits)
-            raise ValueError(f"num_shards names the splits {unknown_splits}; the dataset has {sorted(splits)}.{hint}")
+            known, unknown = (", ".join(map(repr, sorted(names))) for names in (splits, unknown_splits))
+            raise ValueError(f"num_shards: expected splits of the dataset, {known}, got {unknown}.{hint}")
 
     def shards_of(self, split: str) -> int | None:
         """Returns the requested number of shards; None if the size rule chooses it."""

@@ -95,7 +95,9 @@ def run_list(args: Sequence[str]) -> int:
     root = catalog.root_dir(parsed.data_dir, parsed.storage_options)
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
-        raise PathNotFoundError(f"{root}: the directory does not exist. Give the directory of the datasets: --data_dir")
+        raise PathNotFoundError(
+            f"{root}: {catalog.missing_directory(root)}. Give the directory of the datasets: --data_dir"
+        )
     versions = [listed for name in names for listed in list_dataset(name, root)]
     if parsed.versions:
         versions = [each | _read_history(each["directory"]) for each in versions]

@@ -290,7 +290,8 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
         following = current_time + seconds
         (last, last_time), previous = previous, (progress_now, current_time)
         if not (progress_now.examples_encoded or progress_now.bytes_encoded or progress_now.bytes_written):
-            say("the source is being read; no example is encoded yet", file=stream)
+            units = "".join(f"; {part}" for part in _units_of(progress_now, current_time - start_time))
+            say(f"the source is being read; no example is encoded yet{units}", file=stream)
             return
         say(
             "; ".join(_parts_of(progress_now, last, current_time - last_time, current_time - start_time)),

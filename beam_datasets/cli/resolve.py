@@ -86,7 +86,8 @@ def resolve(text: str) -> BuilderRequest:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:
         expected_form = "expected [:Class][/config][:version] after the file or module"
-        raise UsageError(f"{text}: {expected_form}, got {code['rest']!r}" if code else str(error)) from None
+        missing = f"{text}: the file or directory does not exist. " if _is_missing_path(text) else ""
+        raise UsageError(f"{text}: {expected_form}, got {code['rest']!r}" if code else f"{missing}{error}") from None
     if not code:
         return BuilderRequest(_by_name(name.name), name.config, name.version, name.kwargs)
     [module] = import_code([code["where"]])
@@ -108,6 +109,12 @@ def file_of_folder(text: str) -> str:
     head, slash, _ = folder.partition("/")
     is_name = not slash or head in {*catalog.registered(), *known_names()} or _datasets_in(head)
     return folder if is_name and head not in ("", ".", "..") else builder_file(folder)
+
+
+def _is_missing_path(text: str) -> bool:
+    """Returns whether a text means a path of this machine, by its form, where no file or directory is."""
+    is_path = text.startswith(("/", ".", "~")) or text.count("/") > 1
+    return is_path and "://" not in text and not os.path.exists(os.path.expanduser(text))
 
 
 def is_builder(text: str) -> bool:
@@ -286,7 +293,8 @@ def _builder_of(module: ModuleType, kind: str | None) -> type[DatasetBuilder]:
         if inspect.isclass(value) and issubclass(value, DatasetBuilder) and value.__module__ == module.__name__
     }
     if kind is not None and kind not in builders:
-        raise UsageError(f"{module.__file__} has no builder {kind!r}; it has {', '.join(builders) or 'none'}")
+        hint = ". Leave out :latest: the version is the one of the code" if kind == "latest" else ""
+        raise UsageError(f"{module.__file__} has no builder {kind!r}; it has {', '.join(builders) or 'none'}{hint}")
     if kind is None and len(builders) != 1:
         if not builders:
             raise UsageError(f"{module.__file__} has no builder; it needs a class that derives from DatasetBuilder")

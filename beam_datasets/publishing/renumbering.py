@@ -41,7 +41,12 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     root = storage.dirname(result) if storage.basename(result) == RESULT_DIR else result
     path = storage.join(result, MANIFEST_FILE)
     if not storage.basename(root).startswith("incomplete.") or not storage.exists(path):
-        raise StorageError(f"expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}", path=result)
+        raise StorageError(
+            f"expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}",
+            path=result,
+            advice="Give the directory that the error of the refused run names; `beam-datasets gc DATA_DIR` lists the "
+            "directories that are kept.",
+        )
     manifest = Manifest.from_text(storage.read_bytes(path), path=path)
     info = builder_from_directory(result).info
     publication = _announce_renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)

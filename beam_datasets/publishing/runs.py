@@ -189,7 +189,8 @@ def already_published(name: str, target: str) -> AlreadyPublishedError:
         f"{name} is already published in {target}{by}. A published version never changes",
         got=name,
         advice="To publish again, raise the version: VERSION in the class of a builder, --version for files such as "
-        "csv, --to NAME:VERSION (to='NAME:VERSION') for materialize.",
+        "csv, --to NAME:VERSION (to='NAME:VERSION') for materialize. `beam-datasets build` leaves it as it is with "
+        "--skip_published, and replaces it on a local disk with --overwrite.",
     )
 
 

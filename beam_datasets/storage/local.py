@@ -521,7 +521,7 @@ def _as_storage_error(path: str, error: OSError, consequence: str = "") -> Stora
     if isinstance(error, FileNotFoundError):
         storage_error = PathNotFoundError(f"{consequence}the file or directory does not exist", path=path)
     elif isinstance(error, FileExistsError):
-        storage_error = PathExistsError(f"{consequence}exists already", path=path)
+        storage_error = PathExistsError(f"{consequence}it is a file" if consequence else "exists already", path=path)
     elif error.errno == errno.EROFS:
         storage_error = PathPermissionError(reason, path=path)
     elif isinstance(error, PermissionError):

@@ -96,7 +96,7 @@ def test_wrong_arguments_are_refused_before_the_run(source, tmp_path):
         ({"num_shards": 0}, ValueError, "num_shards is 0"),
         ({"num_shards": 121}, errors.BeamDatasetsError, "120 examples, too few for 121 shards"),
         ({"num_shards": 121, "reshuffle": "x"}, errors.BeamDatasetsError, "120 examples, too few for 121 shards"),
-        ({"num_shards": {"x": 1}}, ValueError, r"num_shards names the splits \['x'\]"),
+        ({"num_shards": {"x": 1}}, ValueError, r"num_shards: expected splits of the dataset, .*, got 'x'"),
         ({"min_shard_size": 9, "max_shard_size": 8}, ValueError, "min_shard_size is 9"),
         ({"num_workers": -1}, ValueError, "num_workers is -1"),
         ({"payload": "x"}, ValueError, "payload is 'x'; expected 'inline', 'spilled' or None"),

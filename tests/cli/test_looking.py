@@ -313,6 +313,31 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
         builder_from_directory("memory://nothere/ds/1.0.0")
 
 
+def test_a_path_near_versions_is_explained_as_a_path(pets, run, tmp_path, monkeypatch):
+    shutil.copytree(pets, tmp_path / "data" / "pets" / "1.0.0")
+    monkeypatch.chdir(tmp_path)
+    for text in "data/pets", "data/pets/9.9.9":
+        for command in "head", "verify", "info":
+            code, _, err = run(command, text)
+            assert code == 1
+            assert re.match(
+                rf"beam-datasets: (The directory )?{text} .* Versions in data/pets: 1.0.0. As a name: ", err
+            )
+
+
+def test_a_file_in_the_place_of_a_directory(run, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for command in (
+        ["head", "pets", "--data_dir", file],
+        ["list", "--data_dir", file],
+        ["gc", file],
+        ["site", file, "--to", tmp_path / "site"],
+    ):
+        code, _, err = run(*command)
+        assert (code, "it is a file" in err, "does not exist" in err) == (1, True, False), err
+
+
 def test_errors_list_the_versions_that_exist(pets, run, tmp_path, monkeypatch):
     for place in ("data/pets/1.0.0", "data/pets/1.10.0", "data/pets/1.2.0", "data/more/small/1.0.0"):
         shutil.copytree(pets, tmp_path / place)
@@ -330,7 +355,7 @@ def test_errors_list_the_versions_that_exist(pets, run, tmp_path, monkeypatch):
     ):
         code, out, err = run("info", text)
         assert (code, out, err.count("\n")) == (1, "", 1)
-        assert err.endswith(f"{words}\n"), err
+        assert words in err
         assert " Versions in " in err
     for text in ("./none", "./data/pets/1.0.0/none"):
         assert "Versions" not in run("info", text)[2]

@@ -45,7 +45,6 @@ from beam_datasets.cli.resolve import FORMATS, resolve
 from beam_datasets.engines.local_runner import LocalRunOptions
 from beam_datasets.metadata.version import Version
 from beam_datasets.options import EngineOptions
-from tests.files.advice import follows
 
 if TYPE_CHECKING:
     import os
@@ -623,7 +622,6 @@ def test_a_negated_flag_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean '--no_verify_ssl'?" in capsys.readouterr().err
 
 
-@follows("cli/build.py:_resume_value --resume")
 def test_values_of_resume(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, value in (["--resume"], True), (["--resume", "changed"], "changed"), ([], None):
         assert build.COMMAND.parse(["csv", *arguments]).resume == value

@@ -114,7 +114,9 @@ def test_a_refused_result_is_published_under_another_number(tmp_path, store, rem
     assert main(["verify", directory, "--decode"]) == 0
     assert main(["gc", str(data_dir)]) == 0
     assert main(arguments) == 1
-    assert "expected a result that was kept" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "expected a result that was kept" in error
+    assert "`beam-datasets gc DATA_DIR` lists" in error
     built = builder("2.0.0", tmp_path / "again", range(19)).build(num_workers=1)
     for name in storage.list_dir(built):
         if name != "run.json":

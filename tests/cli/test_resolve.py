@@ -364,3 +364,20 @@ def test_an_error_in_the_package_of_a_builder_is_raised(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match="no_such_name"):
         resolve("broken_package.builder")
+
+
+@pytest.mark.parametrize("text", ["/nowhere/none", "./none", "~/none_there", "a/b/none"])
+def test_a_path_that_does_not_exist(text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(text)}: the file or directory does not exist"):
+        resolve(text)
+
+
+def test_the_latest_version_of_a_file(tmp_path: Path) -> None:
+    """The advice to leave it out is followed."""
+    path = tmp_path / "bd_latest.py"
+    path.write_text(
+        "import beam_datasets as bd\nclass Latest(bd.DatasetBuilder, skip_registration=True): VERSION = '1.0.0'\n"
+    )
+    with pytest.raises(UsageError, match="has no builder 'latest'; it has Latest. Leave out :latest"):
+        resolve(f"{path}:latest")
+    assert resolve(str(path)).builder.__name__ == "Latest"

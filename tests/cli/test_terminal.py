@@ -305,3 +305,9 @@ def test_a_quiet_command_shows_no_progress(tmp_path, capsys, monkeypatch):
     assert not capsys.readouterr().err
     assert main(["list", "--data_dir", str(tmp_path)]) == 0
     assert progress.is_shown
+
+
+def test_finished_units_before_the_first_example(capsys):
+    """The blocks of a unit are counted when they are written, its checkpoint before."""
+    progress_lines(first=0.0)(Progress(0, 0, 0, 0, 13, 20))
+    assert "no example is encoded yet; units: 13 of 20" in capsys.readouterr().err

@@ -38,6 +38,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/append.py:_parse_append beam-datasets append {}`": _PROPOSED,
     "cli/append.py:_check_slices --splits": _PROPOSED,
     "cli/append.py:_read_keys --delete": _PROPOSED,
+    "cli/build.py:_resume_value --resume": "tests/cli/test_options.py::test_values_of_resume",
     "cli/main.py:_run_command beam-datasets COMMAND [options]`": "tests/cli/test_foreign_commands.py",
     "cli/options.py:check_beam_options --features": _PROPOSED,
     "cli/options.py:check_beam_options --to": "tests/cli/test_foreign_commands.py",

@@ -52,7 +52,7 @@ def test_names(name: str, found: str) -> None:
         (
             {"data_dir": __file__},
             bd.errors.DatasetNotFoundError,
-            "test_opening.py: the directory does not exist",
+            "test_opening.py: it is a file, not a directory",
         ),
         ({"name": None}, TypeError, "a dataset's name is a str such as 'digits' .*, not None"),
         ({"name": Path("spec_three")}, TypeError, "a dataset's name is a str .*, not PosixPath"),

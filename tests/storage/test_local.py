@@ -229,7 +229,7 @@ def test_a_directory_is_made_below_one_that_somebody_removes_while_it_is_empty(t
 def test_the_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     for path, named, why in (
-        (tmp_path / "file", tmp_path / "file", "exists already"),
+        (tmp_path / "file", tmp_path / "file", "it is a file"),
         (tmp_path / "file/x/y", tmp_path / "file/x", "Not a directory"),
         ("/proc/none/x/y", "/proc/none", "the file or directory does not exist"),
     ):
