@@ -1,6 +1,7 @@
 """Passwords in texts of errors, logs and commands."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -103,3 +104,113 @@ def test_an_error_shows_no_password() -> None:
 def test_types_of_features_are_no_secrets(text: str) -> None:
     """An error that proposes one must contain what to type."""
     assert without_passwords(text) == text
+
+
+FORMS = """\
+Authorization: Bearer {0}
+Authorization: Basic {0}
+Authorization: AWS4-HMAC-SHA256 Credential=A/x, SignedHeaders=host;x, Signature={0}
+Authorization: SharedKey account:{0}
+Authorization: Digest username="u", response="{0}"
+curl -H 'Authorization: Bearer {0}' https://h
+{{'Authorization': 'Bearer {0}', 'x': 1}}
+{{b'Authorization': b'Bearer {0}'}}
+[('Authorization', 'Bearer {0}')]
+got Bearer {0}
+Cookie: session={0}; x=1
+x-amz-security-token: {0}
+'X-Auth-Token': '{0}'
+X-Api-Key: {0}
+{{"password": "{0}"}}
+{{"password":"{0}","a":1}}
+{{"password" : "a {0} b"}}
+{{"a": "{{\\"password\\": \\"a b {0}\\"}}"}}
+{{\\\\\\"password\\\\\\": \\\\\\"{0}\\\\\\"}}
+{{"password": "a\\"{0}"}}
+{{"access_token": "{0}", "expires_in": 3599}}
+{{"auths": {{"h": {{"auth": "{0}"}}}}}}
+{{'client_secret': '{0}'}}
+{{"SecretAccessKey" : "{0}", "x": "y"}}
+aws_secret_access_key = {0}
+export HF_TOKEN={0}
+AWS_SESSION_TOKEN='{0}'
+AZURE_STORAGE_KEY={0}
+connect(user='u', password='{0}')
+load('x', token='{0}', y=1)
+S3(access_key='AKIA', secret_key='{0}', region='x')
+password: {0}
+PWD%3D{0}%3BUID%3Dme
+https://h/x?url=https%3A%2F%2Fb%3Fsig%3D{0}%26se%3D1
+https://h/x?u=a%2526token%253D{0}%2526
+odbc_connect=Driver%3D%7Bx%7D%3BPWD%3D{0}
+%22password%22%3A%22{0}%22
+%22password%22%3A+%22{0}%22
+https%3A%2F%2Fu%3A{0}%40h%2Fx
+UID=me;PWD=a {0}
+PWD=a {0}
+Server=h; Password=my {0}
+connect u/{0}@//h:1521/x
+'u/{0}@h:1521/x'
+spark.hadoop.fs.s3a.secret.key={0}
+fs.azure.account.key.a.dfs.core.windows.net={0}
+--password {0} --x
+--token '{0}'
+--hf_token={0}
+['--password', '{0}']
+<SecretAccessKey>{0}</SecretAccessKey>
+<ns:Password>{0}</ns:Password>""".splitlines()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("secret", ["Hunter2xQ9", "Hunter2xQ9+Bc=="])
+def test_secrets_of_all_forms_are_removed(form: str, secret: str) -> None:
+    secret = secret.replace("+", "%2B").replace("=", "%3D") if "%" in form else secret
+    shown = without_passwords(form.format(secret))
+    assert "Hunter" not in shown
+    assert without_passwords(shown) == shown
+
+
+@pytest.mark.parametrize("form", FORMS[14:22])
+def test_json_without_its_secrets_stays_json(form: str) -> None:
+    if form.startswith('{{"'):
+        assert json.loads(without_passwords(form.format("Hunter2xQ9"))).keys() == json.loads(form.format("x")).keys()
+
+
+@pytest.mark.parametrize("prefix", ["hf_", "ghp_", "github_pat_", "glpat-", "ya29.", "AIza", "sk-proj-", "xoxb-"])
+def test_tokens_of_services_are_removed_without_a_name(prefix: str) -> None:
+    assert without_passwords(f"got {prefix}{'aB3' * 12}.") == "got ***."
+
+
+def test_private_keys_are_removed() -> None:
+    for end in ("\n", "\\n"):
+        key = f"-----BEGIN RSA PRIVATE KEY-----{end}MII{end}abc{end}-----END RSA PRIVATE KEY-----{end}x"
+        assert without_passwords(key) == f"-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----{end}x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: expected a string, got 3",
+        "password: missing in example 12345678",
+        "unknown feature 'password'. Features: 'password', 'user_name_2'",
+        "{'token': 'the', 'secret': 3}",
+        '{"password": "string", "private_key": "", "x": 1}',
+        "'token': Tensor(shape=(3,), dtype=int32)",
+        "max_token=12345, signature=abc",
+        "no authorization, and no cookies 12345678",
+        '["setpriv", "--pdeathsig", "KILL"]',
+        "gs://b/tokens/00000001-of-00000002: sort_key=abc12345",
+        "uses: actions/checkout@v4, org/repo@h",
+        "Give it as --token, or --password",
+        'storage_options={"secret": "..."}',
+    ],
+)
+def test_names_that_have_no_secrets_stay(text: str) -> None:
+    assert without_passwords(text) == text
+
+
+def test_the_documentation_stays() -> None:
+    pages = sorted((Path(__file__).parent.parent / "docs").rglob("*.md"))
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) > 1000
+    assert [without_passwords(line) for line in lines] == lines
