@@ -1690,7 +1690,7 @@ OPTIONS: Mapping[str, str] = {
     "nothing: images are stored as they are. Resize them where they are read, in `ds.map(function)`": "size | resize | image_size | shape | image_shape"
     " | target_size | img_size | width | height",
     "nothing: dates stay text, as they are written. Convert them where they are read, as in `ds.map(lambda e: "
-    "{{**e, {value:'day'}: np.datetime64(e[{value:'day'}].decode())}})`": "parse_dates | date_columns | timestamp_columns",
+    "{{**e, {value:'day'}: np.datetime64(e[{value:'day'}])}})`": "parse_dates | date_columns | timestamp_columns",
     "nothing: dates stay text, as they are written. Convert them where they are read, as in `ds.map(lambda e: "
     "{{**e, 'day': datetime.strptime(e['day'].decode(), {value:'%Y-%m-%d'})}})`": "date_format | datetime_format | dayfirst"
     " | timestamp_format | infer_datetime_format | date_parser",

@@ -33,7 +33,7 @@ from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for, options_for_all
 from beam_datasets.files.rows import Row
-from beam_datasets.files.text_notes import way_to_read
+from beam_datasets.files.text_notes import way_to_read, where_read
 from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Csv(RowsBuilder):
             elif example and name not in self._known_types and (way := self._way_to_read(name, column, guess.rows)):
                 stored = f"{location}: column {name!r} is stored as text, such as {example!r}"
                 accept = f"{advice(name, 'string')} accepts text"
-                yield name, f"{stored}: {way} makes a date where it is read, in ds.map(); {accept}"
+                yield name, f"{stored}: {where_read(f'{way} makes a date')}; {accept}"
 
     def _way_to_read(self, name: str, column: Guess, num_rows: int) -> str:
         """Returns code that makes dates of a column of texts where they are read; '' if they are not all dates.

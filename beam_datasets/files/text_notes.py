@@ -63,7 +63,7 @@ def note_on_types(path: str, columns: Mapping[str, TextColumn]) -> str:
     ]
     decimal = next((name for name, column in columns.items() if column.noun == "decimal"), "")
     ways = [
-        f"{', '.join(codes)} where it is read, in ds.map()" if codes else "",
+        where_read(", ".join(codes)) if codes else "",
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
         f"{advice(next(iter(columns)), 'string')} accepts text",
     ]
@@ -76,7 +76,7 @@ def _conversion(path: str, column: TextColumn) -> str:
     NumPy's dates have no zones, and Python's no nanoseconds.
 
     >>> _conversion("a", TextColumn("timestamp[ns]")), _conversion("a/b", TextColumn("timestamp[us, tz=UTC]"))
-    ("np.datetime64(e['a'].decode())", "datetime.fromisoformat(e['a']['b'].decode())")
+    ("np.datetime64(e['a'])", "datetime.fromisoformat(e['a']['b'].decode())")
     >>> _conversion("a/b", TextColumn("duration[us]", may_be_missing=True))
     "pd.Timedelta(e['a']['b'].decode()) if e['a'] and e['a']['b'] else None"
     """
@@ -100,7 +100,8 @@ def _code(function: str, names: Sequence[str], options: str = "", *, may_be_miss
         may_be_missing: whether the value may be None or empty text, or a feature that contains it None.
     """
     values = ["e" + "".join(f"[{name!r}]" for name in names[:depth]) for depth in range(1, len(names) + 1)]
-    call = f"{function}({values[-1]}.decode(){options})"
+    decoding = "" if function == "np.datetime64" else ".decode()"  # NumPy takes bytes and str
+    call = f"{function}({values[-1]}{decoding}{options})"
     return f"{call} if {' and '.join(values)} else None" if may_be_missing else call
 
 
@@ -140,6 +141,16 @@ def note_on_missing(path: str, kinds: Mapping[str, str]) -> str:
     )
 
 
+def where_read(code: str) -> str:
+    """Returns code of `_conversion` or `way_to_read` and the place where it belongs, for a note.
+
+    >>> where_read("np.datetime64(e['a']) makes a date")
+    "np.datetime64(e['a']) makes a date where it is read, in ds.map()"
+    """
+    option = ", without .decode() if load() has text='str'" if ".decode()" in code else ""
+    return f"{code} where it is read, in ds.map(){option}"
+
+
 def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> str:
     """Returns code that makes a date of a column's texts where they are read; '' if one of them is no date.
 
@@ -149,7 +160,7 @@ def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> s
         may_be_missing: whether there is empty text, too.
 
     >>> way_to_read("day", ["2024-02-29"], may_be_missing=True)
-    "np.datetime64(e['day'].decode()) if e['day'] else None"
+    "np.datetime64(e['day']) if e['day'] else None"
     >>> way_to_read("day", ["1.2.2024", "29.2.2024"], may_be_missing=False)
     "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"
     >>> way_to_read("day", ["2/3", "2/3/2024"], may_be_missing=False)

@@ -55,7 +55,7 @@ GUESSES = [
     ("build csv --pattern a.csv --target kind", "Use `--feature kind=class`"),
     ("build csv --pattern a.csv --label kind", "Use `--feature kind=class`"),
     ("build csv --pattern a.csv --date_format %d.%m.%Y", "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"),
-    ("build csv --pattern a.csv --parse_dates day", "np.datetime64(e['day'].decode())"),
+    ("build csv --pattern a.csv --parse_dates day", "np.datetime64(e['day'])"),
     ("build csv --pattern a.csv --seed 3", "Leave it out: the keys decide the order."),
     ("build csv --pattern a.csv --output_dir out", "Use `--data_dir out`."),
     ("build csv --pattern a.csv --num_proc 8", "Use `--num_workers 8`."),
