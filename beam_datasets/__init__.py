@@ -15,6 +15,9 @@ from importlib.machinery import PathFinder as _PathFinder
 
 from beam_datasets._version import __version__ as __version__
 
+if _sys.version_info < (3, 11):  # noqa: UP036  # a checkout on PYTHONPATH is not checked by pip
+    raise ImportError("beam_datasets needs Python 3.11 or later, this is " + _sys.version.split()[0])
+
 if _typing.TYPE_CHECKING:
     from beam_datasets import decode as decode
     from beam_datasets import errors as errors

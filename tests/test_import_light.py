@@ -1,5 +1,6 @@
 """What `import beam_datasets` loads, seen in a fresh process."""
 
+import ast
 import importlib
 import json
 import subprocess
@@ -119,3 +120,12 @@ def test_a_module_that_does_not_exist_is_an_error_of_that_kind():
         importlib.import_module("beam_datasets.plugins")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("beam_datasets.plugins.more")
+
+
+def test_an_older_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout on PYTHONPATH is imported by any Python: one that can parse the first module reports the version."""
+    source = (ROOT / "beam_datasets" / "__init__.py").read_text()
+    compile(ast.parse(source, feature_version=(3, 8)), "__init__.py", "exec")
+    monkeypatch.setattr(sys, "version_info", (3, 10, 4))
+    with pytest.raises(ImportError, match="beam_datasets needs Python 3.11 or later"):
+        exec(source, {"__name__": "beam_datasets", "__path__": beam_datasets.__path__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from beam_datasets.storage.backend import Reader
 from beam_datasets.storage.paths import basename, options_of, url
 
 _TAGS = ("ETag", "etag", "mtime", "LastModified", "modified", "created")
+_LIBRARY_OF_HDFS = re.compile("lib(jvm|hdfs)")
 
 
 class GenericReader(Reader):
@@ -83,6 +85,17 @@ def _refuse_writing(path: str, *_: object) -> NoReturn:
 open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tree = _refuse_writing
 
 
+def _without_hadoop(path: str) -> StorageError:
+    """Returns the error for a URL of HDFS where pyarrow cannot load Java and Hadoop."""
+    return StorageError(
+        expected="the libraries of Java and Hadoop (libjvm, libhdfs), by which pyarrow reads HDFS",
+        got="none that can be loaded",
+        path=path,
+        advice="Install both and set JAVA_HOME, HADOOP_HOME and CLASSPATH=`hadoop classpath --glob`, or copy the "
+        "directory to a local disk or an object store. HDFS is for reading only.",
+    )
+
+
 @contextlib.contextmanager
 def _file_system(path: str) -> Iterator[tuple[Any, str]]:
     """Context manager: provides (fsspec file system, path in this file system), and converts its errors.
@@ -104,5 +117,7 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
         raise PathNotFoundError("the file or directory does not exist", path=path) from (None if options else error)
     except (OSError, NotImplementedError, ValueError, TypeError) as error:
         kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
+        if _LIBRARY_OF_HDFS.search(str(error)):
+            raise _without_hadoop(path) from error
         reason = options.redact(str(error)) or type(error).__name__
         raise kind(reason, path=path) from (None if options else error)

@@ -458,3 +458,21 @@ def test_a_forked_process_begins_anew(tmp_path):
     process.start()
     assert answer.get(timeout=60)[:4] == Requests(1, 5)[:4]
     process.join()
+
+
+def test_hdfs_without_hadoop(monkeypatch):
+    """As pyarrow reports it: a line for each place, and in the next call another text."""
+    import fsspec
+
+    for text in (
+        "/opt/x/libjvm.so: cannot open shared object file\nUnable to load libjvm",
+        "attempt to load libhdfs failed",
+    ):
+
+        def fail(*_, text=text, **__):
+            raise OSError(text)
+
+        monkeypatch.setattr(fsspec.core, "url_to_fs", fail)
+        with raises_with(StorageError, path="hdfs://host/x", advice=["HADOOP_HOME", "for reading only"]) as error:
+            storage.exists("hdfs://host/x")
+        assert "\n" not in str(error.value)
