@@ -615,3 +615,14 @@ def test_a_file_as_the_manual_directory(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"")
     with raises_with(DownloadError, path=str(tmp_path / "a.zip"), mentions=["is a file"], advice=["--manual_dir"]):
         _ = manager(tmp_path, manual_dir=tmp_path / "a.zip").manual_dir
+
+
+def test_files_at_file_urls_count_as_downloaded(tmp_path: Path) -> None:
+    """As in TFDS, whether checksums are recorded or not; a file that is requested twice counts once."""
+    for name, content in ("a.bin", CONTENT), ("b.bin", b"12345"):
+        (tmp_path / name).write_bytes(content)
+    downloads = manager(tmp_path)
+    downloads.download([(tmp_path / name).as_uri() for name in ("a.bin", "b.bin", "a.bin")])
+    assert downloads.downloaded_size == len(CONTENT) + 5
+    downloads.download(tmp_path / "b.bin")
+    assert downloads.downloaded_size == len(CONTENT) + 5

@@ -129,6 +129,7 @@ class DownloadManager:
         _check_settings(settings)
         self._settings = settings
         self._fetched: dict[str, Checksum] = {}
+        self._sizes_of_local: dict[str, int] = {}
 
     @property
     def download_dir(self) -> Path:
@@ -157,8 +158,9 @@ class DownloadManager:
 
     @property
     def downloaded_size(self) -> int:
-        """Bytes of the requested files."""
-        return sum(checksum.size for checksum in self._fetched.values())
+        """Bytes of the requested files, also of those at file:// URLs, but not of paths of this machine."""
+        sizes = {url: checksum.size for url, checksum in self._fetched.items()}
+        return sum({**self._sizes_of_local, **sizes}.values())
 
     @property
     def register_checksums(self) -> bool:
@@ -279,6 +281,8 @@ class DownloadManager:
                 )
         if path.is_file() and self.register_checksums:
             self._note(url, path)
+        if path.is_file() and url.startswith("file:"):
+            self._sizes_of_local[url] = path.stat().st_size
         return path
 
     def _find_local_file(self, url: str, recorded: Checksum | None) -> Path | None:
