@@ -37,6 +37,7 @@ from beam_datasets.cli.resolve import (
 from beam_datasets.display.text import size_text
 from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
+from beam_datasets.metadata.inputs import DELETE
 
 if TYPE_CHECKING:
     from beam_datasets.builders.builder import DatasetBuilder
@@ -225,7 +226,7 @@ def _why_not_published(plan: AppendPlan, builders: Iterable[str], *, has_changed
     reason = f"{plan.parent_dir} has all of it"
     if has_changed:
         reason = "no file is new, and those that have changed were not taken"
-    elif plan.inputs and plan.inputs.selected_by:
+    elif plan.inputs and not {*plan.inputs.selected_by} <= {DELETE}:
         reason = "no file is new"
     return f"Nothing changes: {reason}. Nothing was published.{ran}"
 
