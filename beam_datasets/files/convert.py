@@ -396,10 +396,10 @@ def _float(field: Field, path: str) -> Convert:
                 f"{value!r:.60} has more digits than float64 keeps; {advice(path, 'string' + optional)} keeps it, "
                 f"{advice(path, 'float32' + optional)} rounds it"
             )
+        wider = "" if field.is_published else f"{advice(path, 'float64' + optional)} keeps it, "  # a type of its own
         raise ValueError(
             f"{value!r:.60} has more digits, or is larger, than {field.kind} keeps, and the rows that the schema was "
-            f"taken from have no such number; {advice(path, 'float64' + optional)} keeps it, "
-            f"{advice(path, field.kind + optional)} rounds what it can"
+            f"taken from have no such number; {wider}{advice(path, field.kind + optional)} rounds what it can"
         )
 
     return convert

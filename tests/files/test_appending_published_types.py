@@ -162,3 +162,17 @@ def test_all_features_that_differ_are_named_in_one_error(tmp_path):
     with pytest.raises(BeamDatasetsError, match="3 features differ: ") as error:
         bd.append("ds", other, data_dir=tmp_path)
     assert [name in str(error.value) for name in ("'n' is", "'m', Text", "'k', int64")] == [True] * 3
+
+
+@pytest.mark.parametrize(("files", "write"), [(Csv, csv_file), (Jsonl, json_lines)], ids=["csv", "jsonl"])
+def test_a_number_with_more_digits_is_rounded_to_the_published_type(tmp_path, files, write):
+    """No other type is proposed, because the published one is given; the proposed option is followed."""
+    write(tmp_path / "a", [{"id": i, "price": 0.5} for i in range(4)], ("id", "price"))
+    files(name="ds", pattern=f"{tmp_path}/a", key="id", data_dir=tmp_path).build(num_workers=1)
+    write(tmp_path / "b", [{"id": 10, "price": 0.123456789012}], ("id", "price"))
+    arguments = {"pattern": f"{tmp_path}/b", "key": "id", "data_dir": tmp_path}
+    with pytest.raises(InputError, match="no such number; --feature price=float32 rounds what it can") as error:
+        bd.append("ds", files(**arguments), data_dir=tmp_path)
+    assert "float64" not in str(error.value)
+    rows = rows_of(bd.append("ds", files(**arguments, features={"price": "float32"}), data_dir=tmp_path))
+    assert {row["price"] for row in rows} == {np.float32(0.5), np.float32(0.123456789012)}
