@@ -381,13 +381,24 @@ class _RunnerProcess:
 
     def _watch(self) -> None:
         """Replies with an error if a worker ends before the runner has released it."""
-        for _ in self._workers:
-            pid, status = os.waitpid(-1, 0)
-            if (code := os.waitstatus_to_exitcode(status)) != _RELEASED:
-                number, count = self._workers.index(pid) + 1, len(self._workers)
+        numbers = {pid: number for number, pid in enumerate(self._workers, start=1)}
+        while self._workers:
+            pid, status = self._wait_for_child()
+            if (code := os.waitstatus_to_exitcode(status)) != _RELEASED and pid in numbers:
                 time.sleep(_GRACE_SECONDS)
-                message = f"worker process {number} of {count} (pid {pid}) {_describe_exit(code)}"
+                message = f"worker process {numbers[pid]} of {len(numbers)} (pid {pid}) {_describe_exit(code)}"
                 self._reply(WorkerDiedError(message), {})
+
+    def _wait_for_child(self) -> tuple[int, int]:
+        """Waits for a worker to end, removes it from `_workers`, and returns its (pid, status).
+
+        The system may give the pid to another process from then on, which `_end` must not kill.
+        """
+        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert info is not None
+        if info.si_pid in self._workers:
+            self._workers.remove(info.si_pid)
+        return os.waitpid(info.si_pid, 0)
 
     def _handle_thread_error(self, failure: threading.ExceptHookArgs) -> None:
         """Replies with an error if a thread of Beam has failed because a subprocess of Beam has ended."""
@@ -415,7 +426,7 @@ class _RunnerProcess:
 
     def _end(self) -> None:
         """Kills the workers, removes the temporary files and exits."""
-        for pid in self._workers:
+        for pid in tuple(self._workers):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self._scratch, ignore_errors=True)  # a launcher that was killed cannot do so

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -246,3 +247,29 @@ def test_no_temporary_directory_is_left(tmp_path, monkeypatch, num_workers, fail
         Rows(data_dir=tmp_path / "data").build(num_workers=num_workers)
     assert (tmp_path / "data" / "rows" / "1.0.0").exists() != fails
     assert not list((tmp_path / "tmp").iterdir())
+
+
+ENDED_WORKERS = """\
+import os, signal, threading
+from beam_datasets.engines import local_runner
+runner = object.__new__(local_runner._RunnerProcess)
+runner._scratch = "/nonexistent"
+runner._workers = [os.fork() or os._exit(local_runner._RELEASED), os.fork() or signal.pause()]
+threading.Thread(target=runner._watch, daemon=True).start()
+first, second = runner._workers
+while os.path.exists(f"/proc/{first}"):
+    pass
+os.kill = lambda pid, number: print(pid == second, pid == first)
+os._exit = lambda status: None
+runner._end()
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_has_ended_is_not_killed() -> None:
+    """The system may have given its pid to another process."""
+    with subprocess.Popen([sys.executable, "-c", ENDED_WORKERS], stdout=subprocess.PIPE, start_new_session=True) as run:
+        assert run.stdout is not None
+        killed = run.stdout.readline()
+        os.killpg(run.pid, signal.SIGKILL)
+    assert killed == b"True False\n"
