@@ -129,13 +129,25 @@ class LimitedDatabase:
         """Returns (type of the first column of a query's result, its values); see `Evaluator.evaluate`."""
         request = (query, parameters, name, None if table is None else _to_bytes(table), MAX_SECONDS, MAX_BYTES)
         try:
-            error_class, answer = self._helper.ask(request)
+            error_class, answer = self._ask(request)
         except HelperEndedError as error:
             raise _end_error(error.code) from None
         if error_class is not None:
             raise error_class(answer)
         kind, values = answer
         return kind, values
+
+    def _ask(self, request: Any) -> Any:
+        """Returns the reply to a request, which is sent again if the process was killed, as not all kills repeat.
+
+        Such as that of a machine whose memory another process had filled, or of an operator who meant another process.
+        """
+        try:
+            return self._helper.ask(request)
+        except HelperEndedError as error:
+            if error.code != -signal.SIGKILL:
+                raise
+            return self._helper.ask(request)
 
 
 def _end_error(code: int) -> DatabaseError:

@@ -214,7 +214,7 @@ class Where:
             pointed = _mark_position(self.expression, node["query_location"] - num_before)
             if name not in original_names and name not in parameters:
                 hint = _with_dots(nodes, features) or _without_quotes(name, features)
-                hint = hint or _with_parents(node["column_names"], features) or self._with_quotes(features)
+                hint = hint or self._with_quotes(features) or _with_parents(node["column_names"], features)
                 hint = hint or did_you_mean(name, features) or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in original_names and original_names[name] not in columns:
@@ -252,15 +252,17 @@ class Where:
             features: the features of the dataset.
             reserved: a word of SQL that cannot be a name without quotes, in lower case.
         """
+        num_written, quoted = 0, ""
         for _, steps, _ in iter_nested_features(features):
             is_plain = [_PLAIN.fullmatch(step) is not None and step.lower() != reserved for step in steps]
-            written = rf"(?<![\w.\"]){re.escape('.'.join(steps))}(?![\w\"])"
-            if not all(is_plain) and re.search(written, self.expression, re.IGNORECASE):
-                quoted = [
-                    step if plain else '"' + step.replace('"', '""') + '"' for step, plain in zip(steps, is_plain)
-                ]
-                return f" The feature is in double quotes in an expression: {'.'.join(quoted)}."
-        return ""
+            if all(is_plain):
+                continue
+            for start in range(is_plain.index(False) + 1):  # perhaps the expression has other parents
+                written = rf"(?<![\w\"]){re.escape('.'.join(steps[start:]))}(?![\w\"])"
+                if len(steps) - start > num_written and re.search(written, self.expression, re.IGNORECASE):
+                    num_written = len(steps) - start
+                    quoted = ".".join(step if plain else _quote(step) for step, plain in zip(steps, is_plain))
+        return f" The feature is in double quotes in an expression: {quoted}." if quoted else ""
 
     def _check_functions(self, database: Evaluator, nodes: list[Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if the result of the expression depends on anything but the example.
@@ -342,6 +344,11 @@ _OF_SAME_VALUES = frozenset(
     f"COMPARE_{name}" for name in ("EQUAL", "NOTEQUAL", "DISTINCT_FROM", "NOT_DISTINCT_FROM", "IN", "NOT_IN")
 )
 """Types of the comparisons in which a text must be a name of the label; `<` and others compare with any text."""
+
+
+def _quote(name: str) -> str:
+    """Returns a name in double quotes, as SQL needs it for names with other characters."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _compared(node: Any) -> list[Any]:

@@ -20,6 +20,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.tfrecord import frame_all
+from beam_datasets.helper_process import HelperProcess
 from beam_datasets.materializing import database
 from beam_datasets.materializing.filters import Filter
 from beam_datasets.materializing.plan import plan_job
@@ -532,6 +533,52 @@ def test_an_expression_that_takes_much_memory(records: list[bytes], expression: 
     with raises_with(BeamDatasetsError, mentions=["0.25 GiB"]):
         chosen(records)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+
+
+@pytest.mark.parametrize("num_kills", [1, 2])
+def test_a_process_that_was_killed_is_replaced_once(num_kills: int, monkeypatch: Any) -> None:
+    kills, start = iter(range(num_kills)), HelperProcess._start
+
+    def start_and_kill(helper: HelperProcess) -> Any:
+        process = start(helper)
+        if next(kills, None) is not None:
+            process.kill()
+        return process
+
+    monkeypatch.setattr(HelperProcess, "_start", start_and_kill)
+    if num_kills == 1:
+        assert database.LimitedDatabase().evaluate("select 42")[1].tolist() == [42]
+    else:
+        with pytest.raises(database.DatabaseError, match=r"was killed \(SIGKILL\)"):
+            database.LimitedDatabase().evaluate("select 42")
+
+
+@pytest.mark.parametrize(
+    "expression,quoted",
+    [
+        ("product.Bestell-Nr > 3", 'product."Bestell-Nr"'),
+        ("artikel.Bestell-Nr > 3", 'product."Bestell-Nr"'),
+        ("prodct.bestell-nr > 3", 'product."Bestell-Nr"'),
+        ("Bestell-Nr > 3", 'product."Bestell-Nr"'),
+        ("product.deep-er > 3", 'product.a."deep-er"'),
+        ("a.deep-er > 3", 'product.a."deep-er"'),
+        ("we-ird.x > 3", 'artikel."we-ird".x'),
+        ("artikel.same-x > 3", 'artikel."same-x"'),
+        ("product.same-x > 3", 'product."same-x"'),
+    ],
+)
+def test_a_name_that_needs_quotes_is_proposed_with_its_parents(expression: str, quoted: str) -> None:
+    """Also if the expression has other parents, or none."""
+    tree = F.FeaturesDict(
+        {
+            "product": {"title": F.Text(), "Bestell-Nr": np.int64, "same-x": np.int64, "a": {"deep-er": np.int64}},
+            "artikel": {"same-x": np.int64, "x": np.int64, "we-ird": {"x": np.int64}},
+            "n": np.int64,
+        }
+    )
+    with raises_with(BeamDatasetsError, mentions=[f"The feature is in double quotes in an expression: {quoted}."]):
+        Where(expression).compile(tree)
+    assert Where(f"{quoted} > 3").compile(tree)([]) == []
 
 
 @pytest.mark.parametrize(
