@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.cli import printing
 from beam_datasets.formats.index import Index
-from tests import forked_commands, rates
+from beam_datasets.publishing.progress import Progress
+from tests import forked_commands, pages, rates
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -205,10 +207,10 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_index_and_the_site_have_every_page() -> None:
-    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    names = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
-    assert linked == pages - {"index.md", "why.md"}  # why.md only leads to explanation/why.md
-    assert set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))) == pages
+    assert linked == names - {"index.md", "why.md"}  # why.md only leads to explanation/why.md
+    assert set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))) == names
 
 
 def test_pages_that_code_names_exist() -> None:
@@ -260,3 +262,19 @@ def test_the_site_builds(tmp_path: Path) -> None:
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pages_leave_out_what_a_slow_run_says(capsys: pytest.CaptureFixture[str]) -> None:
+    for now in [
+        Progress(0, 0, 0, 0),
+        Progress(0, 0, 0, 0, units_finished=1, num_units=8),
+        Progress(1200, 5000, 0, 0, units_finished=2, num_units=8),
+        Progress(1200, 5000, 1, 70),
+        Progress(1200, 5000, 1200, 4000),
+    ]:
+        printing.progress_lines(first=-100.0)(now)
+    with printing.announced("Apache Beam is being imported", seconds=0.0):
+        pass
+    lines = capsys.readouterr().err
+    assert lines.count("\n") >= 5
+    assert pages.leave_out_progress(f"{lines}Published: 1,200 examples\n") == "Published: 1,200 examples\n"

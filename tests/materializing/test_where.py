@@ -558,7 +558,7 @@ def test_a_process_that_was_killed_is_replaced_once(num_kills: int, monkeypatch:
     [
         ("product.Bestell-Nr > 3", 'product."Bestell-Nr"'),
         ("artikel.Bestell-Nr > 3", 'product."Bestell-Nr"'),
-        ("prodct.bestell-nr > 3", 'product."Bestell-Nr"'),
+        ("goods.bestell-nr > 3", 'product."Bestell-Nr"'),
         ("Bestell-Nr > 3", 'product."Bestell-Nr"'),
         ("product.deep-er > 3", 'product.a."deep-er"'),
         ("a.deep-er > 3", 'product.a."deep-er"'),
