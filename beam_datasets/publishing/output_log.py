@@ -170,7 +170,7 @@ def is_written_by_beam(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def recorded_output(path: str) -> Iterator[None]:
-    """Context manager: also writes what this process prints and logs to a log file, without the passwords of URLs.
+    """Context manager: also writes what this process prints and logs to a log file; both are without passwords.
 
     What does not pass through Python's streams, such as the output of a subprocess, is not in the log.
 
@@ -264,13 +264,14 @@ class _CopiedStream(io.TextIOBase):
         """Does nothing: the stream stays open."""
 
     def write(self, text: str) -> int:
-        """Writes to the stream, and complete lines to the log."""
+        """Writes a text to the stream, and complete lines to the log, without passwords; returns the text's length."""
         by_beam = is_written_by_beam(sys._getframe(1))
         with self._lock:
             *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
             for line in () if self._is_finished else filter(None, lines):
                 self._log.add(without_passwords(line), by_beam=by_beam)
-        return self.stream.write(text)
+        self.stream.write(without_passwords(text))
+        return len(text)
 
     def finish(self) -> None:
         """Writes the last line, which has no end, to the log; later ones are not logged."""

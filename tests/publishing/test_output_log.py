@@ -69,6 +69,8 @@ def test_one_worker_keeps_what_the_code_says(tmp_path):
     check_is_complete((tmp_path / "talking" / "1.0.0" / "workers.log").read_text(), [0, 1])
     assert out.getvalue() == "printed 0\nprinted 1\n"
     assert "printed as an error 1\n" in err.getvalue()
+    assert "logged 1 for http://***@host/\n" in err.getvalue()
+    assert "hidden" not in err.getvalue()
 
 
 def test_an_append_keeps_what_the_builders_say(tmp_path):
