@@ -61,6 +61,7 @@ if _typing.TYPE_CHECKING:
     from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
     from beam_datasets.reading.opening import load as load
     from beam_datasets.reading.streams import Stream as Stream
+    from beam_datasets.shuffle.rejected import Rejected as Rejected
     from beam_datasets.sources.units import SourceUnits as SourceUnits
     from beam_datasets.verifying import verify as verify
 
@@ -87,6 +88,7 @@ _HOMES = {
     ".verifying": ("verify",),
     ".environment": ("show_versions",),
     ".publishing.repair": ("repair",),
+    ".shuffle.rejected": ("Rejected",),
     ".sources.units": ("SourceUnits",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

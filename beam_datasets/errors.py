@@ -334,6 +334,10 @@ class NoExamplesError(InputError):
     """A source, or a split, has no examples."""
 
 
+class TooManyRejectedError(BeamDatasetsError, ValueError):
+    """A builder has rejected more examples than the run allows; nothing was published."""
+
+
 class InvalidKeyError(BeamDatasetsError, TypeError):
     """A key is of a type that cannot be hashed, or cannot be ordered where shuffling is disabled."""
 

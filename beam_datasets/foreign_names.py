@@ -1733,7 +1733,8 @@ OPTIONS: Mapping[str, str] = {
     ),
     "`NAME/{value:CONFIG}`, the config as a part of the name": "config | config_name | builder_config | configuration",
     "nothing: files are read in parts, so that memory is bounded": "lazy | low_memory | engine | chunksize | chunk_rows | streaming | memory_map",
-    "nothing: the code of the builder leaves out bad examples, as docs/how-to/building.md shows": "skip_bad",
+    "`--max_rejected {value:10}`, for examples that the builder rejects, as docs/how-to/building.md shows": "skip_bad | skip_errors"
+    " | ignore_errors | max_errors | on_error | max_bad",
     "nothing: nested objects are features such as `a.b`": "flatten | json_normalize | max_level | sep_nested",
     "`--debug` for the traceback of an error; progress is shown without an option": "verbose | v | vv | log_level | verbosity"
     " | logging | trace",

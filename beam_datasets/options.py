@@ -34,6 +34,7 @@ class ShardingOptions:
         ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
         skip_empty_splits: leave out splits without examples, but not all splits.
+        max_rejected: fail if the builder rejects more examples of all splits together.
     """
 
     num_shards: int | Mapping[str, int | None] | None = None
@@ -43,6 +44,7 @@ class ShardingOptions:
     ignore_duplicates: bool = False
     ordered: bool = False
     skip_empty_splits: bool = False
+    max_rejected: int = 0
 
     def __post_init__(self) -> None:
         """Converts the numbers to int and checks the fields.
@@ -56,6 +58,7 @@ class ShardingOptions:
         for name in ("min_shard_size", "max_shard_size", "max_examples_per_split"):
             if getattr(self, name) is not None:  # as int: JSON cannot store NumPy's
                 object.__setattr__(self, name, integer(name, getattr(self, name)))
+        object.__setattr__(self, "max_rejected", integer("max_rejected", self.max_rejected, at_least=0))
         if isinstance(self.num_shards, Mapping):
             object.__setattr__(
                 self, "num_shards", {split: _check_num_shards(split, n) for split, n in self.num_shards.items()}
@@ -89,6 +92,7 @@ class ShardingOptions:
         ignore_duplicates: bool = False,
         ordered: bool = False,
         skip_empty_splits: bool = False,
+        max_rejected: int = 0,
     ) -> ShardingOptions:
         """Returns the options, with the default limits of the size rule where they are None.
 
@@ -102,6 +106,7 @@ class ShardingOptions:
             ignore_duplicates=ignore_duplicates,
             ordered=ordered,
             skip_empty_splits=skip_empty_splits,
+            max_rejected=max_rejected,
         )
 
     def check_splits(self, splits: Collection[str]) -> None:

@@ -107,9 +107,13 @@ def _drop_bundle_number(key: tuple[str, int], counts: Histogram) -> tuple[str, H
 
 
 def libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
-    """Returns (split, histogram) without keys: only the libraries, the number of blocks and the requests are kept."""
+    """Returns (split, histogram) without keys: only the attributes that are not about keys are kept."""
     return split, dataclasses.replace(
-        histograms.EMPTY, libraries=counts.libraries, num_blocks=counts.num_blocks, requests=counts.requests
+        histograms.EMPTY,
+        libraries=counts.libraries,
+        num_blocks=counts.num_blocks,
+        requests=counts.requests,
+        rejections=counts.rejections,
     )
 
 

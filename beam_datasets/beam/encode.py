@@ -21,6 +21,8 @@ from beam_datasets.publishing.checkpoints import Checkpoint, checksum, choose, l
 from beam_datasets.publishing.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS, reported
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.blocks import Block, SpilledBlocks, histogram_of
+from beam_datasets.shuffle.histogram import EMPTY
+from beam_datasets.shuffle.rejected import Rejections, merge_rejections
 from beam_datasets.sources.units import (
     SourceUnits,
     describe_source_error,
@@ -62,6 +64,7 @@ class SplitEncoder:
 
     Attributes:
         unsaved: the spilled blocks since `start`, or since it was cleared, which no checkpoint has yet.
+        unsaved_rejections: counts of rejected examples, likewise.
     """
 
     def __init__(self, split: str, features: Any, transport: Transport, hash_shift: int | None) -> None:
@@ -74,6 +77,8 @@ class SplitEncoder:
             hash_shift: number of low bits that the histogram ignores of hashes; None if keys are integers.
         """
         self.unsaved: list[UnsavedBlock] = []
+        self.unsaved_rejections: list[Rejections] = []
+        self._split = split
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
@@ -90,8 +95,13 @@ class SplitEncoder:
         """Starts a bundle: discards the examples of the one before, which may have failed, and gives memory back."""
         self._builder.reset()
         self._libraries.clear()
-        self.unsaved.clear()
+        self.mark_saved()
         self._bundle_examples = self._bundle_bytes = 0
+
+    def mark_saved(self) -> None:
+        """Forgets the blocks and counts for a checkpoint, which has them now."""
+        self.unsaved.clear()
+        self.unsaved_rejections.clear()
 
     def add(self, key: Any, example: Any) -> Iterator[Any] | None:
         """Encodes an example; returns the `outputs()` if the block is full, otherwise None.
@@ -112,7 +122,13 @@ class SplitEncoder:
         return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
 
     def outputs(self) -> Iterator[Any]:
-        """Yields the block of the collected examples, and its `histogram_output`; nothing if there are no examples."""
+        """Yields the block of the collected examples, its `histogram_output`, and the counts of the rejected examples.
+
+        Yields nothing if there are no examples.
+        """
+        if (rejections := self._builder.take_rejections()).total:
+            self.unsaved_rejections.append(rejections)
+            yield rejections_output(self._split, rejections)
         if (new := self._builder.flush()) is None:
             return
         block, loaded = new
@@ -270,7 +286,7 @@ class _ReuseUnits(beam.DoFn):
 
 
 def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
-    """Yields the blocks of a checkpoint, each followed by its `histogram_output`.
+    """Yields the blocks of a checkpoint, each followed by its `histogram_output`, and its counts of rejected examples.
 
     Args:
         checkpoint: the checkpoint of an earlier run, or of an earlier try of the bundle.
@@ -280,6 +296,8 @@ def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator
         yield block
         for loaded in block.load():
             yield histogram_output(loaded, hash_shift, frozenset(checkpoint.libraries))
+    for split, rejections in checkpoint.rejections.items():
+        yield rejections_output(split, rejections)
 
 
 class _EncodeUnits(beam.DoFn):
@@ -410,10 +428,13 @@ class _EncodeUnits(beam.DoFn):
                 blocks=tuple(block.spilled for block in unsaved),
                 crc32c=tuple(block.crc32c for block in unsaved),
                 libraries=tuple(libraries),
+                rejections={
+                    split: merge_rejections(encoder.unsaved_rejections) for split, encoder in self._encoders.items()
+                },
             )
             checkpoint.save(self._transport.spill_dir)
         for encoder in self._encoders.values():
-            encoder.unsaved.clear()
+            encoder.mark_saved()
         self._units, self._last_checkpoint = [], time.monotonic()
 
 
@@ -459,6 +480,11 @@ def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[
     """
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
     return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
+
+
+def rejections_output(split: str, rejections: Rejections) -> Any:
+    """Returns a `TaggedOutput` (split, `Histogram` without examples, with counts of rejected ones) for HISTOGRAMS."""
+    return beam.pvalue.TaggedOutput(HISTOGRAMS, (split, replace(EMPTY, rejections=rejections)))
 
 
 def in_window(output: Any) -> Any:

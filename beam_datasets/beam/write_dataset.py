@@ -48,6 +48,7 @@ class WriteDataset(beam.PTransform):
         max_shard_size: int | None = None,
         max_examples_per_split: int | None = None,
         ignore_duplicates: bool = False,
+        max_rejected: int = 0,
         payload: str | None = None,
         spill_dir: str | None = None,
         block_size: int | None = None,
@@ -71,6 +72,7 @@ class WriteDataset(beam.PTransform):
             max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
             max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
             ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
+            max_rejected: number of elements `(key, Rejected(reason))` that are left out; more fail the job.
             payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
             spill_dir: directory for spilled payload; None for beside the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
@@ -99,6 +101,7 @@ class WriteDataset(beam.PTransform):
             max_shard_size=max_shard_size,
             max_examples_per_split=max_examples_per_split,
             ignore_duplicates=ignore_duplicates,
+            max_rejected=max_rejected,
             ordered=self._info.disable_shuffling,
         )
         self._options = EngineOptions(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ from beam_datasets.metadata.names import (
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr
 from beam_datasets.options import BuildOptions, EngineOptions, ShardingOptions
+from beam_datasets.publishing import run_report
+from beam_datasets.shuffle.rejected import format_rejected
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.info import InfoArguments
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
     from beam_datasets.sources.units import SourceUnits
 
+_log = logging.getLogger(__name__)
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
 
 
@@ -238,6 +242,7 @@ class DatasetBuilder(DeclaredVariants):
         max_examples_per_split: int | None = None,
         ignore_duplicates: bool = False,
         skip_empty_splits: bool = False,
+        max_rejected: int = 0,
         check_images: str | None = None,
         check_against: str | None = None,
         resume: bool | str = False,
@@ -274,6 +279,8 @@ class DatasetBuilder(DeclaredVariants):
             ignore_duplicates: whether only the smallest record of the examples with the same key is kept, instead of
                 failing.
             skip_empty_splits: whether splits without examples are left out instead of failing, unless all are empty.
+            max_rejected: number of examples of all splits that the builder may reject (see `Rejected`). They are left
+                out, and counted by reason in run.json; more of them fail the run.
             check_images: check of the files that image features are given: "structure" (whether they are whole), or
                 "decode", which also decodes each; None for the check of each feature.
             check_against: a published version, or 'latest' for the highest one below this. If the version is too low
@@ -292,7 +299,7 @@ class DatasetBuilder(DeclaredVariants):
             progress: called about twice a second during a local run, with the progress so far.
             counters: called after the run with the counters of the builder's transforms: {'namespace/name': an integer,
                 or a set of strings}; and with the number of examples that `ignore_duplicates` left out:
-                {'ignored_duplicates/train': 10}.
+                {'ignored_duplicates/train': 10}. Without it, rejected examples are logged; see `max_rejected`.
 
         Raises:
             AlreadyPublishedError: the version is published already.
@@ -309,6 +316,7 @@ class DatasetBuilder(DeclaredVariants):
             ignore_duplicates=ignore_duplicates,
             ordered=self.info.disable_shuffling,
             skip_empty_splits=skip_empty_splits,
+            max_rejected=max_rejected,
         )
         engine = EngineOptions(beam_options, num_workers, payload, spill_dir, block_size, shared_disk, wait)
         options = BuildOptions(sharding, engine, check_against, resume, check_images, progress, counters)
@@ -338,12 +346,22 @@ class DatasetBuilder(DeclaredVariants):
     def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory; a subclass may explain errors.
 
+        Rejected examples are logged, unless the caller takes the counters of the run and reports them.
+
         Args:
             options: the options of the build.
             overwrite: whether a published version is replaced.
         """
         if overwrite and self.is_prepared():
-            return self._overwrite(options)
+            directory = self._overwrite(options)
+        else:
+            directory = self._generate(options)
+        if not options.counters and (rejected := run_report.left_out_of(directory)):
+            _log.warning("%s", format_rejected(rejected))
+        return directory
+
+    def _generate(self, options: BuildOptions) -> str:
+        """Generates and publishes the version, in this process if Beam is not needed; returns its directory."""
         if self._may_run_in_process(options) and (sources := self._sources_in_process()) is not None:
             return self._generate_in_process(sources, options)
         with needs("generating a dataset needs Apache Beam", "beam"):
@@ -353,7 +371,11 @@ class DatasetBuilder(DeclaredVariants):
     def _may_run_in_process(self, options: BuildOptions) -> bool:
         """Returns whether this build is a part of an append and uses no option that needs Beam."""
         plain = BuildOptions(
-            ShardingOptions(ordered=options.sharding.ordered, skip_empty_splits=options.sharding.skip_empty_splits),
+            ShardingOptions(
+                ordered=options.sharding.ordered,
+                skip_empty_splits=options.sharding.skip_empty_splits,
+                max_rejected=options.sharding.max_rejected,
+            ),
             counters=options.counters,
             inputs=options.inputs,
             checksums=options.checksums,

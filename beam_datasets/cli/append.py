@@ -14,6 +14,7 @@ from beam_datasets import catalog
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
+    MAX_REJECTED,
     SHARDS,
     SOURCES,
     Command,
@@ -101,6 +102,7 @@ published.
             "example, replace it, or skip the new example if the records are equal and fail otherwise",
             choices=("error", "keep_old", "replace", "skip_identical"),
         ),
+        MAX_REJECTED,
         Option(
             "--delete",
             "FILE",

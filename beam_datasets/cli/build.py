@@ -17,6 +17,7 @@ from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR,
+    MAX_REJECTED,
     SHARDS,
     Command,
     Flag,
@@ -42,9 +43,10 @@ from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.options import BuildOptions, ShardingOptions
-from beam_datasets.publishing import compatibility
+from beam_datasets.publishing import compatibility, run_report
 from beam_datasets.publishing.progress import Progress
 from beam_datasets.reading.opening import builder_from_directory
+from beam_datasets.shuffle.rejected import format_rejected, merge_rejections
 from beam_datasets.sources import estimate as estimates
 
 SHOWN = 20  # strings of a set that a dataset counted
@@ -129,6 +131,7 @@ Without --runner, the pipeline runs on this machine with one worker process per 
                 "keep only the N examples of each split whose keys have the lowest hashes",
                 type=whole_number,
             ),
+            MAX_REJECTED,
             Flag("--ignore_duplicates", "keep one example per key; without it, repeated keys are an error"),
         ),
         Group(
@@ -259,10 +262,18 @@ def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> N
     if not builder.is_prepared():
         say(f"Submitted; it will publish in {directory}")
         return
+    _say_rejected(directory)
     say(splits_table(builder.info.splits))
     say(f"Published in {directory} after {seconds:.1f} s")
     if note := catalog.note_on_names(_builder_label(builder), builder.dataset_dir, builder.version):
         say(note)
+
+
+def _say_rejected(directory: str) -> None:
+    """Prints the examples that the builder of a version has rejected; nothing for a builder of files."""
+    rejected = [each for each in run_report.left_out_of(directory) if "examples" in each]
+    if rejected:
+        say(format_rejected(rejected))
 
 
 def _builder_label(builder: DatasetBuilder) -> str:
@@ -313,6 +324,7 @@ def _try_build(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
             options = _build_options(parsed, bar) | {"max_examples_per_split": count, "num_shards": 1}
             trial = builder.elsewhere(folder, first=count)
             directory = trial.build(beam_options=beam_options, **options)
+        _say_rejected(directory)
         say(repr(builder.info.features))
         for split in builder_from_directory(directory).info.splits:
             head.run_head([directory, "--split", split, "--count", str(count)])
@@ -509,6 +521,10 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Nam
     unknown = [name for name in sources if name not in estimate.splits]
     rows += [[name, "unknown", "", ""] for name in unknown]
     splits = table(["split", "examples", "shards", "size"], rows)
+    rejections = merge_rejections(sample.rejections for sample in samples.values())
+    if rejections.total:
+        limit = f"The builder has rejected examples of the sample; a build allows {sharding.max_rejected:,}"
+        splits = f"{splits}\n{limit} (--max_rejected).\n{rejections}"
     if not estimate.splits:
         return f"{splits}\nWhat a run takes is unknown: only a source of units can be sampled in a short time."
     core_hours = f"{estimate.core_hours:.2f}"

@@ -438,6 +438,12 @@ DATASET = (
     DATA_DIR,
     STORAGE_OPTIONS,
 )
+MAX_REJECTED = Option(
+    "--max_rejected",
+    "N",
+    "number of examples that the code of a builder may reject (bd.Rejected); they are left out and listed; default: 0",
+    type=whole_number,
+)
 SHARDS = Group(
     "shards (these options affect the written bytes)",
     Option(

@@ -23,8 +23,9 @@ from beam_datasets.shuffle import plan as planning
 from beam_datasets.shuffle import routing
 from beam_datasets.shuffle.block_builder import NOT_UTF8, BlockBuilder, NewBlock
 from beam_datasets.shuffle.blocks import AnyBlock, BlockCollector, histogram_of
-from beam_datasets.shuffle.histogram import Histogram
+from beam_datasets.shuffle.histogram import EMPTY, Histogram
 from beam_datasets.shuffle.plan import Plan
+from beam_datasets.shuffle.rejected import Rejections
 from beam_datasets.sources.units import SourceUnits, describe_source_error, read_together, unpack_with_splits
 
 if TYPE_CHECKING:
@@ -63,13 +64,14 @@ def generate(
     spill_dir = publication.spill_dir
     destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered, features=info.features)
     libraries: set[str] = set()
+    rejections: dict[str, Rejections] = {}
     with phases.staging(publication), recorded_output(publication.worker_log):
         publication = staged_inputs.stage_inputs(publication, inputs)
         if checksums is not None:
             file_checksums = itertools.chain.from_iterable(map(checksums.read, checksums.units))
             publication = staged_inputs.stage_checksums(publication, dict(file_checksums))
-        blocks = _encode_splits(info, sources, spill_dir, libraries)
-        plan_and_shards = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
+        blocks = _encode_splits(info, sources, spill_dir, libraries, rejections)
+        plan_and_shards = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries, rejections)
         phases.publish(publication, *plan_and_shards)
     return publication.target
 
@@ -79,6 +81,7 @@ def _encode_splits(
     sources: Mapping[str, SourceUnits],
     spill_dir: str | None,
     libraries: set[str],
+    rejections: dict[str, Rejections],
 ) -> Iterator[NewBlock]:
     """Yields the blocks of all splits.
 
@@ -87,6 +90,7 @@ def _encode_splits(
         sources: split -> its source.
         spill_dir: directory for the payload of blocks; None keeps it in memory.
         libraries: a set, to which the libraries are added whose versions determine bytes of the examples.
+        rejections: a dict, to which the counts of the rejected examples of each split are added.
     """
     for splits in read_together(sources):
         source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
@@ -101,6 +105,7 @@ def _encode_splits(
                     if builders[split].add(key, example):
                         yield from filter(None, [builders[split].flush()])
             yield from filter(None, [builder.flush() for builder in builders.values()])
+            rejections |= {split: builder.take_rejections() for split, builder in builders.items()}
         except BeamDatasetsError:
             raise
         except UnicodeEncodeError:
@@ -119,6 +124,7 @@ def write_blocks(
     destination: Destination,
     spill_dir: str | None,
     libraries: Collection[str] = (),
+    rejections: Mapping[str, Rejections] | None = None,
 ) -> tuple[Plan, list[WrittenShard]]:
     """Writes all shards; returns the plan and the written shards.
 
@@ -129,6 +135,7 @@ def write_blocks(
         destination: staging directory and format of the shards.
         spill_dir: directory for spilled payload; None if it is inline.
         libraries: whose versions determined bytes of the examples; read after the last block.
+        rejections: split -> counts of its rejected examples; read after the last block. None for none.
     """
     max_bins = histograms.max_bins(sharding.most_shards)
     shift = 0 if sharding.ordered else histograms.hash_shift(max_bins)
@@ -139,6 +146,8 @@ def write_blocks(
         counts[block.split].append(histogram_of(loaded_block, shift))
         if len(counts[block.split]) == _HISTOGRAMS_MERGED:
             counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
+    for split, rejected in (rejections or {}).items():
+        counts[split].append(replace(EMPTY, rejections=rejected))
     merged = {
         split: replace(histograms.merge(parts, max_bins), libraries=frozenset(libraries))
         for split, parts in counts.items()

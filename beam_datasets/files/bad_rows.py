@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import CorruptRecordError, FeatureError, InputError, MissingDependencyError
 from beam_datasets.files.inputs import InputFile, LineAt, count, note
+from beam_datasets.shuffle.rejected import MAX_REASONS, OTHER_REASONS, SHOWN, format_reasons, reason_of
 
 if TYPE_CHECKING:
     from beam_datasets.files.rows import Item, Place
 
-SHOWN = 5  # bad rows that are shown as examples if they are left out; more if there are more reasons
-MAX_REASONS = 20  # reasons in a piece that are counted separately; all further ones are counted as "other reasons"
-MAX_REASON = 120  # characters
 # Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
 _LEFT_OUT = "left out"
 SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
@@ -73,32 +71,6 @@ def with_skip_advice(problem: object, *, is_rest: bool = False) -> str:
     return f"{text}\n{_SKIP_REST_ADVICE if is_rest else SKIP_ADVICE}"
 
 
-_PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
-_COLUMNS = re.compile(r"(?:(?:column )?'[^']*': )*")  # nested names, as of 'address': 'city': ...
-_PATH_OF_IMAGE = re.compile(r"^(?:\w+://|/).+?(?:: |(?= cannot be read))")
-_TYPED_VALUE = re.compile(r"^.{1,80}? \((?:str|int|float|bool|list|dict|bytes|NoneType)\)(?= )")  # [1, 2] (list)
-_IN_PARENTHESES = re.compile(r" \([^()]*\)")
-_VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|(?<![\w-])-?\d[\d,.]*")
-
-
-def reason_of(problem: str) -> str:
-    """Returns an error text without path, position and values of its row, so that similar rows are counted together.
-
-    >>> reason_of("column 'price': 'n/a' is not a number"), reason_of("/in/a.gz, byte 17: expected gzip data; get it")
-    ("column 'price': ... is not a number", 'expected gzip data')
-    >>> reason_of("not utf-8: byte 0xff (invalid start byte)")
-    'not utf-8: byte ...'
-    >>> reason_of("'menge': '6' (str) is not an integer"), reason_of("column 'file': /in/1.jpg: a damaged image: PNG")
-    ("'menge': ... is not an integer", "column 'file': a damaged image: PNG")
-    """
-    text = _PATH.sub("", problem.partition("\n")[0])
-    columns = _COLUMNS.match(text)
-    start = columns.end() if columns else 0
-    values = _TYPED_VALUE.sub("...", _PATH_OF_IMAGE.sub("", text[start:]))
-    reason = _IN_PARENTHESES.sub("", _VALUES.sub("...", values)).partition(";")[0]
-    return text[:start] + reason.partition(" (")[0].strip()[:MAX_REASON]
-
-
 def place_of(file: InputFile, position: Place, offset: int) -> object:
     """Returns an object whose text names file and position of a row; a line number is counted only when it is shown.
 
@@ -135,7 +107,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         if not skip_bad:
             raise InputError(with_skip_advice(row, is_rest=row.is_rest))
         reason = reason_of(row.problem)
-        reason = reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"
+        reason = reason if reason in reasons or len(reasons) < MAX_REASONS else OTHER_REASONS
         reasons[reason] += 1
         count(_RESTS, row.is_rest)
         if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= SHOWN):
@@ -172,9 +144,7 @@ def report(counters: Mapping[str, Any]) -> list[str]:
     reported_names = sorted(counter for counter in file_counters if not counter.startswith(_LEFT_OUT))
     texts = [f"{counter}: {file_counters[counter]:,}" for counter in reported_names]
     if bad_rows:
-        reasons = "".join(f"\n  {each['number']:,}: {each['reason']}" for each in bad_rows)
-        example_lines = "".join(f"\n  {text}" for text in _example_texts(file_counters, bad_rows))
-        texts.append(f"left out: {sum(each['number'] for each in bad_rows):,}{reasons}\nfor example:{example_lines}")
+        texts.append(format_reasons(_LEFT_OUT, bad_rows, _example_texts(file_counters, bad_rows)))
     return texts
 
 

@@ -28,7 +28,6 @@ from beam_datasets.errors import (
 )
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.bad_rows import (
-    SHOWN,
     SKIP_ADVICE,
     Bad,
     left_out,
@@ -110,6 +109,7 @@ from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
 from beam_datasets.options import BuildOptions
 from beam_datasets.publishing import run_report
+from beam_datasets.shuffle.rejected import SHOWN
 from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:

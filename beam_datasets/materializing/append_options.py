@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.arguments import boolean
+from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, VersionError
 from beam_datasets.materializing.plan import target_dir
 from beam_datasets.materializing.selection import NameOrDir, Sources
@@ -48,6 +48,7 @@ class AppendOptions:
     max_shard_size: int | None = None
     share_shards: bool = False
     union_features: bool = False
+    max_rejected: int = 0
 
     def __post_init__(self) -> None:
         """Checks the fields.
@@ -57,6 +58,7 @@ class AppendOptions:
             ValueError: a field has an invalid value, or two fields exclude each other.
         """
         self.sharding  # noqa: B018  # checks the numbers
+        object.__setattr__(self, "max_rejected", integer("max_rejected", self.max_rejected, at_least=0))
         for name in ("new_splits", "share_shards", "union_features"):
             boolean(name, getattr(self, name))
         if self.share_shards and self.num_shards is not None:

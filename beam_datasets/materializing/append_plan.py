@@ -29,7 +29,7 @@ from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.options import ShardingOptions
-from beam_datasets.publishing import content
+from beam_datasets.publishing import content, run_report
 from beam_datasets.publishing.shard_file import WrittenShard
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -71,6 +71,16 @@ class AppendPlan:
     def dataset_dir(self) -> str:
         """The directory of the next version."""
         return self.info.data_dir
+
+    @property
+    def appended_dirs(self) -> list[str]:
+        """The directories of the appended datasets."""
+        return [directory for directory in self.sources if directory != self.parent_dir]
+
+    @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """What the builds of the appended datasets left out, by their run.json."""
+        return [each for directory in self.appended_dirs for each in run_report.left_out_of(directory)]
 
     @property
     def has_changes(self) -> bool:

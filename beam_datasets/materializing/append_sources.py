@@ -87,7 +87,7 @@ def build_sources(
             if number not in builders:
                 new_sources.append(one)
             elif getattr(builders[number], "has_files", True):
-                new_sources += _build_all(builders[number], options.on_duplicate)
+                new_sources += _build_all(builders[number], options)
                 built.append(builders[number])
         try:
             yield parent.dataset_dir, new_sources, notes
@@ -216,25 +216,25 @@ def _check_no_row_returns(
         )
 
 
-def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
+def _build_all(builder: Any, options: AppendOptions) -> list[Built]:
     """Builds a builder; returns the datasets. If files repeat keys, each file becomes a dataset of its own.
 
     Raises:
         DuplicateKeyError: a key is repeated, and `on_duplicate` is 'error' or the builder does not read files.
     """
     try:
-        return _build(builder)
+        return _build(builder, options.max_rejected)
     except DuplicateKeyError as error:
         if not hasattr(builder, "one_by_one"):
             raise _add_details(error, [builder]) from None
-        if on_duplicate == "error":
+        if options.on_duplicate == "error":
             raise _without_option_of_build(
                 error,
                 "If the rows are in different files, --on_duplicate keep_old, replace or skip_identical appends the "
                 "files one after the other.",
             ) from None
     try:
-        return [built for each in builder.one_by_one() for built in _build(each)]
+        return [built for each in builder.one_by_one() for built in _build(each, options.max_rejected)]
     except DuplicateKeyError as error:
         raise _without_option_of_build(error) from None
 
@@ -256,7 +256,7 @@ def _without_option_of_build(error: DuplicateKeyError, *lines: str) -> Duplicate
     return error.with_message("\n  ".join([text.replace(OR_IGNORE, ""), *lines, way]))
 
 
-def _build(builder: Any) -> list[Built]:
+def _build(builder: Any, max_rejected: int) -> list[Built]:
     """Builds a builder; returns a list of its dataset, empty if its files have no rows.
 
     Builders of files record the keys of rows; keys of other builders are read from the built dataset.
@@ -266,7 +266,7 @@ def _build(builder: Any) -> list[Built]:
         NoExamplesError: a builder that must have examples has none.
     """
     try:
-        directory = builder.build(skip_empty_splits=True)
+        directory = builder.build(skip_empty_splits=True, max_rejected=max_rejected)
     except NoExamplesError:
         if not getattr(builder, "may_be_empty", False):
             raise

@@ -17,7 +17,7 @@ from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.materializing.source_versions import check_unchanged
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.version import VersionOrStr
-from beam_datasets.publishing import phases, run_report, staged_inputs
+from beam_datasets.publishing import phases, staged_inputs
 from beam_datasets.publishing.output_log import join_logs
 from beam_datasets.publishing.progress import Progress, watch
 from beam_datasets.publishing.publication import Workers, announce
@@ -47,6 +47,7 @@ def append(
     union_features: bool = False,
     take_changed: bool = False,
     compare_checksums: bool = False,
+    max_rejected: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Publishes the next version of a dataset: its examples and new ones, in the order of generating all of them.
@@ -88,6 +89,7 @@ def append(
             whether files that have changed since are read, too. A warning names them. A file counts as changed if its
             size differs, or if both its time and its checksum differ.
         compare_checksums: whether the checksums of all files are compared, also of those with the same size and time.
+        max_rejected: number of examples that each builder may reject (see `Rejected`); more are an error.
         progress: called about twice a second with the progress so far.
 
     Returns:
@@ -130,7 +132,6 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
     """Writes all shards of the next version and publishes it; returns its directory."""
-    appended_dirs = [one for one in plan.sources if one != plan.parent_dir]
     publication = announce(
         plan.info,
         plan.dataset_dir,
@@ -138,14 +139,13 @@ def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> s
         sharding=plan.sharding,
         builder=_BUILDER,
         source=plan.lineage.to_json(),
-        left_out=[each for one in appended_dirs for each in run_report.left_out_of(one)],
     )
     destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
     with phases.staging(publication), watching:
         split_shards = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
         publication = staged_inputs.stage_inputs(publication, plan.inputs)
-        join_logs(appended_dirs, publication.worker_log)
+        join_logs(plan.appended_dirs, publication.worker_log)
         shards = run_tasks(
             split_shards, lambda task: task[0].write_shard(task[1], destination), threads=tasks.num_threads()
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,11 +72,13 @@ class CopyPlan:
         splits: source records of each split, in the requested order.
         requests: I/O counts of preparing the ranges.
         libraries: always empty, because copied records are not encoded.
+        left_out: always empty, because copied records are complete.
     """
 
     splits: tuple[SplitCopy, ...]
     requests: storage.Requests = field(default=storage.Requests())
     libraries: tuple[str, ...] = ()
+    left_out: tuple[Mapping[str, Any], ...] = ()
 
     def shards(self) -> Iterator[tuple[int, int]]:
         """Yields (number of the split, number of the shard) of all shards."""

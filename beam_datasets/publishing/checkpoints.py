@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import struct
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from beam_datasets.native import crc32c
 from beam_datasets.publishing import runs
 from beam_datasets.publishing.runs import CHECKPOINT_SUFFIX
 from beam_datasets.shuffle.blocks import FileRange, SpilledBlocks, cuts, size_array
+from beam_datasets.shuffle.rejected import Rejections
 
 READS_AT_ONCE = 16
 _CHUNK_BYTES = 8 << 20
@@ -37,12 +38,14 @@ class Checkpoint:
         blocks: in one directory, each alone in its file.
         crc32c: CRC-32C of the keys and sizes of each block; its records contain their own.
         libraries: whose versions determined bytes of the examples.
+        rejections: split -> counts of the examples of the units that the builder rejected.
     """
 
     units: tuple[str, ...]
     blocks: tuple[SpilledBlocks, ...]
     crc32c: tuple[int, ...]
     libraries: tuple[str, ...] = ()
+    rejections: Mapping[str, Rejections] = field(default_factory=dict)
 
     def save(self, directory: str) -> None:
         """Writes the checkpoint into the directory of its blocks, atomically, under a new name."""
@@ -50,7 +53,8 @@ class Checkpoint:
             {**asdict(block), "path": storage.basename(block.path), "crc32c": crc}
             for block, crc in zip(self.blocks, self.crc32c, strict=True)
         ]
-        content = {"units": self.units, "blocks": blocks, "libraries": self.libraries}
+        rejections = {split: each.by_reason for split, each in self.rejections.items()}
+        content = {"units": self.units, "blocks": blocks, "libraries": self.libraries, "rejections": rejections}
         name = f"{uuid.uuid4().hex}-{len(self.units)}{CHECKPOINT_SUFFIX}"  # `progress.measure` reads the number
         storage.write_bytes(storage.join(directory, name), json.dumps(content).encode())
 
@@ -62,13 +66,18 @@ class Checkpoint:
             content = json.loads(storage.read_bytes(path))
             checksums = [block.pop("crc32c") for block in content["blocks"]]
             blocks = [SpilledBlocks(**block) for block in content["blocks"]]
+            rejections = {
+                split: Rejections({reason: (number, tuple(texts)) for reason, (number, texts) in by_reason.items()})
+                for split, by_reason in content.get("rejections", {}).items()
+            }
             return cls(
                 tuple(content["units"]),
                 tuple(replace(block, path=storage.join(folder, block.path)) for block in blocks),
                 tuple(checksums),
                 tuple(content["libraries"]),
+                rejections,
             )
-        except (StorageError, ValueError, KeyError, TypeError):
+        except (StorageError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
     @property

@@ -6,7 +6,7 @@ import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 from beam_datasets import features as feature_trees
 from beam_datasets import storage
@@ -49,6 +49,10 @@ class ContentPlan(Protocol):
     def requests(self) -> storage.Requests:
         """I/O counts of making the plan."""
 
+    @property
+    def left_out(self) -> Sequence[Mapping[str, Any]]:
+        """What the sources left out, for run.json: {'reason': text, 'number': int, 'example': text} of each reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class SplitCounts:
@@ -66,6 +70,7 @@ class ContentCounts:
     splits: Sequence[SplitCounts]
     libraries: Sequence[str] = ()
     requests: storage.Requests = field(default=storage.Requests())
+    left_out: Sequence[Mapping[str, Any]] = ()
 
 
 def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:

@@ -258,7 +258,7 @@ def _decide(
     texts = make_metadata_files(publication.info, columns)
     manifest = make_manifest(publication, columns, texts, plan.libraries)
     requests = [plan.requests, storage.take_requests(), *merges, *(shard.requests for shard in shards)]
-    texts[RUN_FILE] = make_run_report(publication, shards, storage.sum_requests(requests))
+    texts[RUN_FILE] = make_run_report(publication, shards, storage.sum_requests(requests), plan.left_out)
     texts[MANIFEST_FILE] = manifest.to_text().encode()
     if inputs := inherited_inputs(publication):
         texts[INPUTS_FILE] = inputs.to_text().encode()

@@ -58,7 +58,6 @@ class Publication(Run):
         check_against: directory of a published version with which this one must be as compatible as its number
             promises.
         notes: remarks for readers, for run.json.
-        left_out: bad rows that builds of the sources left out, for run.json; see `add_left_out`.
         attempts: failed runs whose finished units and shards this one reuses.
         shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
             none.
@@ -72,7 +71,6 @@ class Publication(Run):
     source: Mapping[str, Any] | None
     check_against: str | None = None
     notes: Sequence[str] = ()
-    left_out: Sequence[Mapping[str, Any]] = ()
     attempts: Sequence[resume.Attempt] = ()
     shard_records: ShardRecords | None = None
     inputs: tuple[str, int, int] | None = None
@@ -96,7 +94,6 @@ def announce(
     source: Mapping[str, Any] | None = None,
     check_against: str | None = None,
     notes: Sequence[str] = (),
-    left_out: Sequence[Mapping[str, Any]] = (),
     inheritance: Inheritance | None = None,
 ) -> Publication:
     """Returns the publication of a version, after checking that it can be published; changes nothing.
@@ -112,7 +109,6 @@ def announce(
         source: origin of a materialized dataset.
         check_against: see `Publication`. Features and description are compared here, examples in `phases.decide`.
         notes: see `Publication`.
-        left_out: see `Publication`.
         inheritance: see `Publication`.
 
     Raises:
@@ -149,7 +145,6 @@ def announce(
         source=source,
         check_against=check_against,
         notes=tuple(notes),
-        left_out=tuple(left_out),
         inheritance=inheritance,
     )
 

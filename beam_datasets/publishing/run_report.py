@@ -22,13 +22,19 @@ _log = logging.getLogger(__name__)
 _ENGINE_FACTS = ("job", "id", "page", "log", "restarts", "units")  # of progress.json that still hold after the run
 
 
-def make_run_report(publication: Publication, shards: Sequence[WrittenShard], requests: storage.Requests) -> bytes:
+def make_run_report(
+    publication: Publication,
+    shards: Sequence[WrittenShard],
+    requests: storage.Requests,
+    left_out: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
     """Returns run.json: times, sizes and resources of the run, as JSON.
 
     Args:
         publication: the announced version, with the start of the run.
         shards: the written shards of all splits.
         requests: I/O counts of the run.
+        left_out: what the sources left out; see `ContentPlan`.
     """
     seconds = time.time() - publication.owner.started
     examples = sum(shard.num_examples for shard in shards)
@@ -53,14 +59,14 @@ def make_run_report(publication: Publication, shards: Sequence[WrittenShard], re
         "python": platform.python_version(),
         "machine": platform.platform(),
         **({"notes": list(publication.notes)} if publication.notes else {}),
-        **({"left_out": list(publication.left_out)} if publication.left_out else {}),
+        **({"left_out": list(left_out)} if left_out else {}),
         **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
     }
     return _format_report(report)
 
 
 def left_out_of(dataset_dir: str) -> list[dict[str, Any]]:
-    """Returns the rows left out of a version by its run.json; [] if it names none or cannot be read."""
+    """Returns the rows and examples left out of a version by its run.json; [] if it names none or cannot be read."""
     try:
         listed = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))["left_out"]
     except (StorageError, ValueError, KeyError, TypeError):  # it is only a report

@@ -28,11 +28,13 @@ from beam_datasets.shuffle.blocks import (
     sort_order,
     spill,
 )
+from beam_datasets.shuffle.rejected import Rejected, Rejections, merge_rejections
 
 MAX_RECORD_BYTES = MAX_RECORD
 MAX_COPIED_BYTES = (1 << 31) - 1  # of a record that another library wrote: no tf.train.Example is larger
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
+_REJECTIONS_MERGED = 1000  # together
 NOT_UTF8 = (
     "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. Give such a key as "
     "bytes, and text without it."
@@ -200,8 +202,9 @@ class BlockBuilder:
         return self._num_bytes
 
     def reset(self) -> None:
-        """Discards the collected examples, gives their memory back, and starts a new bundle."""
+        """Discards the collected and rejected examples, gives their memory back, and starts a new bundle."""
         self.bundle = uuid.uuid4().hex[:12]
+        self._rejections: list[Rejections] = []
         self._discard(keep_memory=False)
 
     def _discard(self, *, keep_memory: bool) -> None:
@@ -210,13 +213,25 @@ class BlockBuilder:
         self._num_bytes = 0
         self._clear(keep_memory)
 
+    def take_rejections(self) -> Rejections:
+        """Returns the counts of the examples that were rejected since the last call."""
+        rejections, self._rejections = merge_rejections(self._rejections), []
+        return rejections
+
     def add(self, key: Any, example: Any) -> bool:
         """Encodes an example; returns whether the block is full, so that the caller must call `flush`.
+
+        A `Rejected` is only counted; see `take_rejections`.
 
         Raises:
             FeatureError: the example does not fit the features; the message begins with split and key.
             FeatureValueError: the record is larger than MAX_RECORD_BYTES, or than the environment variable allows.
         """
+        if type(example) is Rejected:
+            self._rejections.append(Rejections.of(self._split, key, example))
+            if len(self._rejections) >= _REJECTIONS_MERGED:
+                self._rejections = [merge_rejections(self._rejections)]
+            return False
         try:
             size = self._append(example)
         except Exception as e:

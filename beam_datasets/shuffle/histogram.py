@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
+from beam_datasets.shuffle.rejected import NO_REJECTIONS, Rejections, merge_rejections
 
 DEFAULT_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle two and are read twice
 MAX_BINS = 1 << 22
@@ -38,6 +39,7 @@ class Histogram:
         libraries: whose versions determined bytes of the examples; see `features.raw.record_libraries`.
         num_blocks: number of blocks that hold the examples.
         requests: I/O counts of the processes that encoded them; not all that others did.
+        rejections: counts of the examples that the builder rejected, which are in no bin.
     """
 
     shift: int
@@ -47,6 +49,7 @@ class Histogram:
     libraries: frozenset[str] = frozenset()
     num_blocks: int = 0
     requests: storage.Requests = field(default=storage.Requests(), compare=False)
+    rejections: Rejections = NO_REJECTIONS
 
     @property
     def total(self) -> int:
@@ -58,7 +61,7 @@ class Histogram:
         high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
         all_columns = (high, self.bins[:, 1], self.counts, self.num_bytes)
         columns = [column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in all_columns]
-        return _unpickle, (self.shift, *columns, self.libraries, self.num_blocks, self.requests)
+        return _unpickle, (self.shift, *columns, self.libraries, self.num_blocks, self.requests, self.rejections)
 
 
 EMPTY = Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
@@ -101,6 +104,7 @@ def merge(histograms: Iterable[Histogram], max_bins: int = DEFAULT_BINS) -> Hist
         libraries=frozenset[str]().union(*(histogram.libraries for histogram in parts)),
         num_blocks=sum(histogram.num_blocks for histogram in parts),
         requests=storage.sum_requests(histogram.requests for histogram in parts),
+        rejections=merge_rejections(histogram.rejections for histogram in parts),
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,11 @@ from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata import shards as shard_rules
 from beam_datasets.options import MAX_SHARDS, ShardingOptions
+from beam_datasets.shuffle.levels import MergeLevel, MergeLimits, plan_levels
+from beam_datasets.shuffle.rejected import NO_REJECTIONS, Rejections, merge_rejections
 
 if TYPE_CHECKING:
     from beam_datasets.shuffle.histogram import Histogram
-from beam_datasets.shuffle.levels import MergeLevel, MergeLimits, plan_levels
 
 MAX_PART_SIZE = 256 << 20  # larger shards are written in parts of about this size in bytes
 
@@ -117,11 +118,18 @@ class Plan:
         splits: the plans.
         libraries: whose versions determined bytes of the examples, sorted.
         requests: I/O counts of all splits; see `Histogram`.
+        rejections: counts of the examples that the builder rejected, of all splits.
     """
 
     splits: tuple[SplitPlan, ...]
     libraries: tuple[str, ...] = ()
     requests: storage.Requests = field(default=storage.Requests(), compare=False)
+    rejections: Rejections = NO_REJECTIONS
+
+    @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """The rejected examples; see `Rejections.to_left_out`."""
+        return self.rejections.to_left_out()
 
     def split(self, name: str) -> SplitPlan:
         """Returns the plan of the split of this name."""
@@ -143,14 +151,18 @@ def make_plan(
 
     Args:
         splits: the splits, in their order.
-        histograms: histogram of each split that has examples.
+        histograms: histogram of each split that has examples, or rejected ones.
         options: options that decide the number of shards and their examples.
         limits: limits of the merge levels of spilled blocks; None plans none.
 
     Raises:
+        TooManyRejectedError: more examples were rejected than the options allow.
         NoExamplesError: a split has no examples.
         BeamDatasetsError: a split has fewer examples than the requested number of shards.
     """
+    rejections = merge_rejections(histogram.rejections for histogram in histograms.values())
+    rejections.check(options.max_rejected)
+    histograms = {split: histogram for split, histogram in histograms.items() if histogram.total}
     plans: list[SplitPlan] = []
     first_group = 0
     if options.skip_empty_splits:
@@ -160,7 +172,8 @@ def make_plan(
             raise NoExamplesError(
                 f"split {split!r} has no examples; a published split needs at least one",
                 split=split,
-                advice="Check where its examples come from, or leave the split out.",
+                advice="Check where its examples come from, or leave the split out."
+                + (f"\n{rejections}" if rejections.total else ""),
             )
         histogram = histograms[split]
         plan = plan_split(split, histogram, options, first_group)
@@ -177,7 +190,7 @@ def make_plan(
         )
     libraries = {name for split in splits for name in histograms[split].libraries}
     requests = storage.sum_requests(histograms[split].requests for split in splits)
-    return Plan(tuple(plans), tuple(sorted(libraries)), requests)
+    return Plan(tuple(plans), tuple(sorted(libraries)), requests, rejections)
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:

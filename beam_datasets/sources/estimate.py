@@ -12,6 +12,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.options import ShardingOptions
 from beam_datasets.shuffle.levels import MergeLimits, level_sizes
 from beam_datasets.shuffle.plan import choose_shards
+from beam_datasets.shuffle.rejected import NO_REJECTIONS, Rejected, Rejections, merge_rejections
 from beam_datasets.sources.units import SourceUnits, read_together, unpack_with_splits
 
 SAMPLE = 0.01  # share of the units
@@ -33,12 +34,14 @@ class Sample:
         examples: number of examples of the sample.
         num_bytes: size of their framed records.
         seconds: time of encoding them on one core, with reading, in seconds.
+        rejections: counts of the examples of the sample that the builder rejected.
     """
 
     share: float | None
     examples: int
     num_bytes: int
     seconds: float
+    rejections: Rejections = NO_REJECTIONS
 
 
 def take_samples(
@@ -60,7 +63,7 @@ def take_samples(
     together = read_together(sources)
     end = time.monotonic() + SAMPLE_SECONDS
     for number, splits in enumerate(together):
-        one, tallies = sources[splits[0]], {split: [0, 0] for split in splits}
+        one, tallies = sources[splits[0]], {split: _Tally() for split in splits}
         count = max(1, math.ceil(len(one.units) * share))
         sampled_units = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
         began, weight, is_whole = time.monotonic(), 0.0, True
@@ -73,27 +76,45 @@ def take_samples(
         seconds = (time.monotonic() - began) / len(splits)
         total = sum(map(_size_of_unit, one.units))
         known_share = weight / total if total and is_whole else None
-        samples |= {split: Sample(known_share, tallies[split][0], tallies[split][1], seconds) for split in splits}
+        samples |= {split: tally.as_sample(known_share, seconds) for split, tally in tallies.items()}
     return samples
 
 
-def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: dict[str, list[int]], end: float) -> bool:
-    """Adds the examples of a unit to `sizes`; returns False if the time was over before the end of the unit.
+@dataclass
+class _Tally:
+    """Counts of the examples of a split while it is sampled; see `Sample`."""
+
+    examples: int = 0
+    num_bytes: int = 0
+    rejections: Rejections = NO_REJECTIONS
+
+    def as_sample(self, share: float | None, seconds: float) -> Sample:
+        """Returns the sample with these counts."""
+        return Sample(share, self.examples, self.num_bytes, seconds, self.rejections)
+
+
+def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, tallies: dict[str, _Tally], end: float) -> bool:
+    """Adds the examples of a unit to `tallies`; returns False if the time was over before the end of the unit.
 
     Args:
         unit: the unit to read.
         source: the source of the unit.
         keeps: split -> its `keep` (see `SourceUnits`), for all splits that this source is read for.
         encode: the function from an example to its record.
-        sizes: split -> [number of examples, framed size of their records in bytes]. Changed.
+        tallies: split -> its counts. Changed.
         end: the time of `time.monotonic()`, in seconds, after which no further example is read.
     """
     for item in source.read(unit):
-        (_, example), splits = unpack_with_splits(item, keeps)
-        size = len(encode(example)) + tfrecord.OVERHEAD
-        for split in splits:
-            sizes[split][0] += 1
-            sizes[split][1] += size
+        (key, example), splits = unpack_with_splits(item, keeps)
+        if isinstance(example, Rejected):
+            for split in splits:
+                rejection = Rejections.of(split, key, example)
+                tallies[split].rejections = merge_rejections([tallies[split].rejections, rejection])
+        else:
+            size = len(encode(example)) + tfrecord.OVERHEAD
+            for split in splits:
+                tallies[split].examples += 1
+                tallies[split].num_bytes += size
         if time.monotonic() > end:
             return False
     return True

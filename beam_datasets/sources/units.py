@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.shuffle.rejected import Rejected
 
 MAX_NAME = 200  # characters of a unit's name
 
@@ -106,7 +107,8 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
 def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the (key, example) pairs of a builder's source.
 
-    With `disable_shuffling`, a key that is not an integer is replaced by the position of the example, from 0.
+    With `disable_shuffling`, a key that is not an integer is replaced by the position of the example, from 0. Rejected
+    examples have a position, too, and keep their keys, which are only shown.
 
     Args:
         split: name of the split, for errors.
@@ -138,7 +140,7 @@ def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[An
                     "dataset, and append its directory."
                 ),
             )
-        yield (key if is_integer else position), example
+        yield (key if is_integer or isinstance(example, Rejected) else position), example
 
 
 def describe_source_error(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:

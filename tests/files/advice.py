@@ -43,6 +43,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/options.py:check_beam_options --features": _PROPOSED,
     "cli/options.py:check_beam_options --to": "tests/cli/test_foreign_commands.py",
     "cli/verify.py:_check_options --jobs": _PROPOSED,
+    "cli/build.py:_plan_of_sources --max_rejected": "tests/end_to_end/test_rejected.py",
     "cli/append.py:_parse_append --from": f"{_APPEND}::test_errors",
     "cli/append.py:_is_published --from": f"{_APPEND}::test_errors",
     "cli/append.py:_create_builder --splits": f"{_APPEND}::test_errors",
