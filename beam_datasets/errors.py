@@ -7,11 +7,10 @@ stay plain `TypeError` and `ValueError`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from beam_datasets.passwords import without_passwords
@@ -382,39 +381,6 @@ class MissingDependencyError(BeamDatasetsError, ImportError):
 
 
 MIN_PREFIX = 3  # characters of a beginning that stands for a name, as "val" for "validation"
-
-
-class ErrorList:
-    """The errors of several checks, which are raised together.
-
-    >>> errors = ErrorList()
-    >>> for text in ("a", "b"):
-    ...     with errors.keep():
-    ...         raise InputError(text)
-    >>> errors.raise_all()
-    Traceback (most recent call last):
-    beam_datasets.errors.InputError: a
-    b
-    """
-
-    def __init__(self) -> None:
-        """Makes a list without errors."""
-        self._errors: list[BeamDatasetsError] = []
-
-    @contextlib.contextmanager
-    def keep(self) -> Iterator[None]:
-        """Context manager: keeps a BeamDatasetsError of its body."""
-        try:
-            yield
-        except BeamDatasetsError as error:
-            self._errors.append(error)
-
-    def raise_all(self) -> None:
-        """Raises the errors, if there are any: several as one of the class of the first, with the texts of all."""
-        if len(self._errors) == 1:
-            raise self._errors[0]
-        if self._errors:
-            raise self._errors[0].with_message("\n".join(dict.fromkeys(map(str, self._errors))))
 
 
 def did_you_mean(name: object, known_names: Iterable[str], *, cutoff: float = 0.6) -> str:

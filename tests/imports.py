@@ -15,7 +15,7 @@ PACKAGE = ROOT / "beam_datasets"
 LAYERS = (
     ("passwords",),
     ("_version", "arguments", "errors", "foreign_names", "frames", "helper_process", "native"),
-    ("advice", "environment", "extras", "limits"),
+    ("advice", "environment", "error_list", "extras", "limits"),
     ("storage", "formats"),
     ("intake",),
     ("downloads", "features"),

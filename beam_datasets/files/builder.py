@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
+from beam_datasets.error_list import ErrorList
 from beam_datasets.errors import (
     BeamDatasetsError,
     DuplicateKeyError,
-    ErrorList,
     InputError,
     NoExamplesError,
     did_you_mean,

@@ -10,7 +10,8 @@ from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import DuplicateKeyError, ErrorList, InputError, NoExamplesError, StorageError
+from beam_datasets.error_list import ErrorList
+from beam_datasets.errors import DuplicateKeyError, InputError, NoExamplesError, StorageError
 from beam_datasets.features import Text
 from beam_datasets.materializing.append_options import AppendOptions
 from beam_datasets.materializing.moved_keys import duplicate_key_error, find_duplicate_keys

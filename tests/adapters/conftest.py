@@ -17,6 +17,8 @@ import beam_datasets as bd
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.metadata.keys import hash_key
 
+collect_ignore = ["fit_py_dataset.py"]  # a program, which imports Keras
+
 ROWS: list[str] = []
 """Rows of the table of frameworks, which is printed at the end."""
 
