@@ -1734,7 +1734,7 @@ OPTIONS: Mapping[str, str] = {
     "`NAME/{value:CONFIG}`, the config as a part of the name": "config | config_name | builder_config | configuration",
     "nothing: files are read in parts, so that memory is bounded": "lazy | low_memory | engine | chunksize | chunk_rows | streaming | memory_map",
     "`--max_rejected {value:10}`, for examples that the builder rejects, as docs/how-to/building.md shows": "skip_bad | skip_errors"
-    " | ignore_errors | max_errors | on_error | max_bad",
+    " | ignore_errors | on_error",
     "nothing: nested objects are features such as `a.b`": "flatten | json_normalize | max_level | sep_nested",
     "`--debug` for the traceback of an error; progress is shown without an option": "verbose | v | vv | log_level | verbosity"
     " | logging | trace",

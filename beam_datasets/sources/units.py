@@ -127,6 +127,9 @@ def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[An
         return
     for position, element in enumerate(examples):
         key, example = unpack_example(element, split)
+        if isinstance(example, Rejected):  # its key is only shown
+            yield key, example
+            continue
         is_integer = isinstance(key, (int, np.integer))
         if builder.is_appended and not is_integer:
             raise InvalidKeyError(
@@ -140,7 +143,7 @@ def iterate_examples(split: str, builder: Any, source: Any) -> Iterator[tuple[An
                     "dataset, and append its directory."
                 ),
             )
-        yield (key if is_integer or isinstance(example, Rejected) else position), example
+        yield (key if is_integer else position), example
 
 
 def describe_source_error(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:

@@ -183,6 +183,10 @@ def test_positions_of_rejected_examples_stay_free_in_order(tmp_path):
     directory = builder.build(num_workers=1, max_rejected=NUM_REJECTED)
     assert [example["n"] for example in builder.as_dataset("train")] == [example["n"] for _, example in GOOD]
     assert "key 'key 0': divisible" in Path(directory, "run.json").read_text()
+    new = Ordered("iterable")
+    new._read = lambda unit: [(f"key {unit}", bd.Rejected("no label")), (1000 + unit, {"n": unit})]
+    appended = bd.append("ordered", new, data_dir=tmp_path, max_rejected=UNITS)
+    assert left_out(appended) == {"no label": UNITS}
 
 
 @SLOW
