@@ -214,11 +214,21 @@ def _find_version(folder: str, requested: VersionOrStr | None) -> str | None:
 
 
 def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
-    """Returns (config, version), after dividing a config such as 'small:1.0.0', which contains a version, into both."""
-    if version is None and isinstance(config, str) and ":" in config:
-        name, _, version = config.partition(":")
-        return name, version
-    return config, version
+    """Returns (config, version), after dividing a config such as 'small:1.0.0', which contains a version, into both.
+
+    Raises:
+        ValueError: the config has a colon without a version, or another version than `version`.
+    """
+    if not isinstance(config, str) or ":" not in config:
+        return config, version
+    name, _, version_in_config = config.partition(":")
+    if not version_in_config:
+        raise ValueError(f"config={config!r}: expected a version after the colon. Write '{name}:1.0.0', or {name!r}")
+    if version is not None and str(version) != version_in_config:
+        raise ValueError(
+            f"config={config!r}, version={str(version)!r}: expected one version, got two. Leave out one of them"
+        )
+    return name, version_in_config
 
 
 def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,23 @@ def test_one_config_name_in_several_versions(tmp_path):
     assert list(Several.builder_configs) == [f"a:{Several.VERSION}", "b:1.0.0", "b:2.0.0"]
     assert str(Several(data_dir=tmp_path, config="b:1.0.0").version) == "1.0.0"
     assert str(Several(data_dir=tmp_path, config="b").version) == "2.0.0"
+
+
+def test_a_config_with_a_version_beside_another_version(tmp_path):
+    class Versioned(Plain, skip_registration=True):
+        VERSION = "2.0.0"
+        SUPPORTED_VERSIONS = ("1.0.0",)
+        BUILDER_CONFIGS = (BuilderConfig("a"), BuilderConfig("b"))
+
+    for version in "1.0.0", Version("1.0.0"):
+        assert str(Versioned(data_dir=tmp_path, config="b:1.0.0", version=version).version) == "1.0.0"
+    for version in "2.0.0", Version("2.0.0"), "2.*.*":
+        with pytest.raises(ValueError, match=rf"config='b:1.0.0', version='{re.escape(str(version))}': expected one"):
+            Versioned(data_dir=tmp_path, config="b:1.0.0", version=version)
+    with pytest.raises(ValueError, match="config='b:': expected a version after the colon"):
+        Versioned(data_dir=tmp_path, config="b:")
+    with pytest.raises(ValueError, match=r"config='small:1.0.0', version='2.0.0': expected one version"):
+        catalog.find_dataset_dir("multi:2.0.0", tmp_path, config="small:1.0.0")
 
 
 def test_a_config_with_an_older_version_of_the_class(tmp_path):
