@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import posixpath
@@ -63,6 +64,8 @@ Write = Callable[[str, bytes], None]
 
 _UNPACKED_BY_COMMAND = (GZIP, BZIP2, XZ, ZSTD)
 """Compression formats for which a command of the same name exists."""
+
+_METADATA_SUFFIXES = (".json", ".txt")
 
 _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")
 
@@ -492,12 +495,36 @@ def _match_files(patterns: Patterns) -> list[str]:
         for path in paths:
             if storage.is_dir(path):
                 raise InputError(f"{path} is a directory; write a pattern of its files, such as {path}/*.tfrecord*.")
-            if path.endswith((".json", ".txt")):
-                advice = f"Write a pattern of the record files alone, such as {storage.dirname(path)}/*.tfrecord*."
+            if path.endswith(_METADATA_SUFFIXES) and not _begins_with_record(path):
+                advice = f"Write a pattern of the record files alone{_pattern_of_records(path, paths)}."
                 raise InputError(expected="TFRecord files", got="a file of metadata", path=path, advice=advice)
         matches += paths
     indexes = {path + INDEX_SUFFIX for path in matches}
     return [path for path in matches if path not in indexes]
+
+
+def _begins_with_record(path: str) -> bool:
+    """Returns whether a file begins with the length of a TFRecord and its checksum."""
+    with storage.open_reader(path) as reader:
+        return not tfrecord.find_signature_problem(reader.read(0, min(HEAD_BYTES, reader.size)))
+
+
+def _pattern_of_records(path: str, paths: Sequence[str]) -> str:
+    """Returns the end of advice with a pattern of the record files alone; '' if the names have nothing in common.
+
+    Args:
+        path: a file of metadata that was matched, too.
+        paths: all files that were matched.
+    """
+    folder = storage.dirname(path)
+    names = [storage.basename(other) for other in paths if storage.dirname(other) == folder]
+    metadata = [name for name in names if name.endswith(_METADATA_SUFFIXES)]
+    records = [name for name in names if name not in metadata and not name.endswith(INDEX_SUFFIX)]
+    patterns = ["*.tfrecord*", "*-of-*", f"{posixpath.commonprefix(records)}*"] if records else []
+    for pattern in patterns:
+        if fnmatch.filter(records, pattern) and not fnmatch.filter(metadata, pattern):
+            return f", such as {folder}/{pattern}"
+    return ""
 
 
 def _parse_shard_names(paths: Sequence[str]) -> list[ShardFilename] | None:

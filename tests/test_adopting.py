@@ -175,10 +175,42 @@ def test_name_and_version_of_the_directory(bare: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("filename", ["dataset_info.json", "label.labels.txt"])
-def test_a_pattern_that_matches_metadata(bare: Path, filename: str) -> None:
-    (bare / filename).write_text("{}")
-    with raises_with(InputError, path=str(bare / filename), advice=[f"{bare}/*.tfrecord*"]):
-        bd.adopt(bare / "*", FEATURES, name="parts")
+@pytest.mark.parametrize(
+    "stems, pattern",
+    [
+        (["part-0", "part-1"], "part-*"),
+        (["test-00000-of-00001", "train-00000-of-00001"], "*-of-*"),
+        (["d-test.tfrecord-00000-of-00001", "d-train.tfrecord-00000-of-00001"], "*.tfrecord*"),
+        (["train", "LICENSE"], None),
+    ],
+)
+def test_a_pattern_that_matches_metadata(
+    bare: Path, tmp_path: Path, filename: str, stems: list[str], pattern: str | None
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for stem, path in zip(stems, sorted(bare.iterdir())):
+        shutil.copy(path, folder / stem)
+    (folder / filename).write_text("{}")
+    proposed = f", such as {folder}/{pattern}." if pattern else "alone."
+    with raises_with(InputError, path=str(folder / filename), advice=[proposed]):
+        bd.adopt(folder / "*", FEATURES, name="parts")
+    if pattern:
+        assert {path for paths in find_files(folder / pattern).splits.values() for path in paths} == {
+            str(folder / stem) for stem in stems
+        }
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".json"])
+def test_records_in_files_with_the_suffix_of_metadata(bare: Path, tmp_path: Path, suffix: str) -> None:
+    """The content decides, not the name."""
+    expected = list(bd.adopt(bare / "*", FEATURES, name="parts", data_dir=tmp_path / "a").as_dataset("train"))
+    renamed = tmp_path / "renamed"
+    renamed.mkdir()
+    for path in bare.iterdir():
+        shutil.copy(path, renamed / f"{path.name}{suffix}")
+    builder = bd.adopt(renamed / "*", FEATURES, name="parts", data_dir=tmp_path / "b")
+    assert list(builder.as_dataset("train")) == expected != []
 
 
 @pytest.mark.parametrize(
