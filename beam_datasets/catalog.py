@@ -477,11 +477,20 @@ def published_versions_text(name: str, root: str) -> str:
 def explain_unpublished(directory: str) -> str:
     """Returns a clause such as "it has no dataset_info.json." or "the directory does not exist.", for errors.
 
-    The versions that are near the directory follow; see `versions_near`.
+    The versions that are near the directory follow; see `versions_near`. For a file, the command that builds it does.
     """
+    if is_other_file(directory):
+        parent = storage.dirname(directory)
+        advice = f" The version is {parent}." if is_published(parent) else hint_for_file(directory)
+        return f"{missing_directory(directory)}.{advice}"
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
     lacks = missing_directory(directory) if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
+
+
+def is_other_file(path: str) -> bool:
+    """Returns whether a local path, where a directory is expected, exists and is a file."""
+    return not storage.is_remote(path) and storage.exists(path) and not storage.is_dir(path)
 
 
 def missing_directory(path: str) -> str:

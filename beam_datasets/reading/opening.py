@@ -22,6 +22,7 @@ from beam_datasets.errors import (
     FeatureError,
     MetadataError,
     PathNotFoundError,
+    StorageError,
     did_you_mean,
     repair_advice,
 )
@@ -392,6 +393,10 @@ class ReadOnlyBuilder:
             )
         except PathNotFoundError:
             return None
+        except StorageError:
+            if catalog.is_other_file(self._dir):
+                return None
+            raise
         except MetadataError as error:
             if error.advice or error.path != path:
                 raise

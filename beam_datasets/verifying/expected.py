@@ -153,7 +153,7 @@ class Expected:
         """Returns the names of the files in the directory; None if an object store cannot list them.
 
         Raises:
-            DatasetNotFoundError: the directory does not exist.
+            DatasetNotFoundError: the directory does not exist, or is a file.
             StorageError: a local directory cannot be listed.
         """
         try:
@@ -161,6 +161,8 @@ class Expected:
         except PathNotFoundError:
             raise DatasetNotFoundError("the directory does not exist.", path=self.directory) from None
         except StorageError as error:
+            if catalog.is_other_file(self.directory):
+                raise DatasetNotFoundError(catalog.explain_unpublished(self.directory), path=self.directory) from None
             if not storage.is_remote(self.directory):
                 raise
             self.not_known.append(f"whether there are unexpected files: {error}")

@@ -21,6 +21,7 @@ from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding
 from beam_datasets.formats import tfrecord
 from beam_datasets.reading.opening import builder_from_directory
+from beam_datasets.verifying.report import verify
 from tests.diffing.versions import PETS, Made
 from tests.reading.conftest import write_dataset
 
@@ -311,6 +312,27 @@ def test_what_is_no_dataset_is_one_line(run, tmp_path, monkeypatch):
     assert run("info", "./empty")[2].endswith("is not a published dataset: it has no dataset_info.json.\n")
     with pytest.raises(DatasetNotFoundError, match="it has no dataset_info.json"):  # a store's may be there, unlisted
         builder_from_directory("memory://nothere/ds/1.0.0")
+
+
+def test_file_as_dataset_is_answered_with_its_build(pets, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sales.csv").write_text("a\n1\n")
+    (tmp_path / "notes.xyz").write_text("a\n1\n")
+    shutil.copytree(pets, tmp_path / "pets" / "1.0.0")
+    for command, *rest in (["info"], ["head"], ["stats"], ["verify"], ["slices", "train"], ["diff", "./sales.csv"]):
+        for text in "./sales.csv", str(tmp_path / "sales.csv"):
+            code, out, err = run(command, text, *rest)
+            assert (code, out, err.count("\n")) == (2 if command == "diff" else 1, "", 1), err
+            assert f"build csv --name sales --pattern {tmp_path / 'sales.csv'} --data_dir" in err
+        if command != "diff":
+            assert (
+                "it is a file, not a directory. Files become a dataset first" in run(command, "./notes.xyz", *rest)[2]
+            )
+            err = run(command, "./pets/1.0.0/features.json", *rest)[2]
+            assert f"it is a file, not a directory. The version is {tmp_path / 'pets' / '1.0.0'}." in err
+    for function in verify, builder_from_directory:
+        with pytest.raises(DatasetNotFoundError, match="sales.csv.*it is a file.* build csv --name sales"):
+            function("sales.csv")
 
 
 def test_a_path_near_versions_is_explained_as_a_path(pets, run, tmp_path, monkeypatch):
