@@ -385,6 +385,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: rows would get keys or splits by other options than those of the published version, or by none;
                 or its files do not share an option that is not given.
         """
+        for name in ("_listed_files", "_files"):  # there may be new files since the builder was used
+            self.__dict__.pop(name, None)
         errors = ErrorList()
         with errors.keep():
             self._adopt_format(published_inputs)
@@ -555,17 +557,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Returns the reader that converts rows to examples, with their keys and splits, by the complete schema."""
         fields = self._complete_fields  # decides what names with dots mean
         dropped_columns = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
-        return RowReader(
-            self._rows,
-            fields,
-            dropped_columns,
-            self._key,
-            self._missing,
-            self._images,
-            self._assign,
-            self._numerals,
-            self._folders,
-        )
+        columns = self._rows, fields, dropped_columns, self._key, self._missing
+        return RowReader(*columns, self._images, self._assign, self._numerals, self._folders)
 
     @cached_property
     def _folders(self) -> PartitionColumns:

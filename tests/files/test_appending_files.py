@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+import warnings
 from glob import glob
 from pathlib import Path
 
@@ -781,3 +782,18 @@ def test_a_month_by_the_script_of_the_page(tmp_path):
     versions = [path.name for path in (tmp_path / "data/clicks").iterdir() if path.name[0].isdigit()]
     assert len(versions) <= 7
     assert bd.verify(bd.builder("clicks:latest", data_dir=tmp_path / "data").dataset_dir).whole
+
+
+@pytest.mark.parametrize("take_changed", [False, True])
+def test_a_builder_that_was_used_before_takes_the_files_of_today(tmp_path, take_changed):
+    """It appended to the list of files that it had read for its features, so nothing was new."""
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path)
+    files.build()
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,2")
+    if take_changed:
+        csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "c,33")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        directory = bd.append("ds", files, data_dir=tmp_path, take_changed=take_changed, on_duplicate="keep_old")
+    assert sorted(row["id"] for row in rows_of(directory)) == [b"a", b"b", *([b"c"] if take_changed else [])]
