@@ -11,7 +11,8 @@ from typing import Any
 from beam_datasets.materializing.merging import Counts
 from beam_datasets.materializing.selection import Built, SelectedSplit
 from beam_datasets.materializing.source_versions import described
-from beam_datasets.metadata.inputs import DELETE, Inputs
+from beam_datasets.metadata.inputs import DELETE, Inputs, deleted_hashes
+from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.lineage import Ascent, Lineage, SplitLineage
 from beam_datasets.publishing import staged_inputs
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -47,8 +48,7 @@ def join_inputs(
     datasets: Sequence[ReadOnlyBuilder],
     merged: Mapping[str, Sequence[SelectedSplit]],
     features: Any,
-    *,
-    has_deletions: bool = False,
+    deletions: Sequence[tuple[Key, bool | None]],
 ) -> Inputs | None:
     """Returns the input files of the next version, with the columns of all datasets; None if no inputs are known.
 
@@ -59,18 +59,18 @@ def join_inputs(
         datasets: the datasets, the published version first. Columns that any of them lacks become optional.
         merged: split -> its parts, in the order of the datasets.
         features: the features of the next version.
-        has_deletions: whether examples are deleted by their keys.
+        deletions: see `AppendPlan`.
     """
     inputs_by_dir = {each.dataset_dir: staged_inputs.read_inputs(each.dataset_dir) for each in datasets}
     known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
     if not known_inputs:
         return None
-    base = replace(known_inputs[0], files={}, checksums={}, selected_by=())
+    base = replace(known_inputs[0], files={}, checksums={}, selected_by=(), deleted=())
     if inputs_by_dir[datasets[0].dataset_dir] is None and len(datasets[0].info.splits) > 1:
         base = replace(base, splits=None)
     fully_read = [inputs for each in _fully_read(datasets, merged) if (inputs := inputs_by_dir[each.dataset_dir])]
-    if has_deletions:
-        fully_read.append(Inputs(selected_by=(DELETE,)))
+    if deleted := [key for key, was_published in deletions if was_published is not None]:
+        fully_read.append(Inputs(selected_by=(DELETE,), deleted=deleted_hashes(deleted)))
     types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
     lacking = {
         name

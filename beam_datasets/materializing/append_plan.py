@@ -138,6 +138,7 @@ def plan_append(
         was_published |= {
             i: was_published.get(i, False) or present[key] for i, key in to_delete[name] if key in present
         }
+    deletions = tuple((key, was_published.get(i)) for i, key in enumerate(options.delete))
     return AppendPlan(
         info,
         parent.dataset_dir,
@@ -145,11 +146,11 @@ def plan_append(
         options.sharding,
         make_lineage(datasets, merged, {merged_split.split: merged_split.counts for merged_split in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
-        tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
+        deletions,
         num_moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(display_name, datasets[1:])),
-        join_inputs(datasets, merged, info.features, has_deletions=any(was_published.values())),
+        join_inputs(datasets, merged, info.features, deletions),
     )
 
 

@@ -16,7 +16,8 @@ from beam_datasets.features import Text
 from beam_datasets.materializing.append_options import AppendOptions
 from beam_datasets.materializing.moved_keys import duplicate_key_error, find_duplicate_keys
 from beam_datasets.materializing.selection import Built, NameOrDir, RowKeys, Sources, named_splits, select_splits
-from beam_datasets.metadata.inputs import DELETE, INPUTS_FILE, Inputs
+from beam_datasets.metadata.inputs import DELETE, INPUTS_FILE, Inputs, deleted_hashes
+from beam_datasets.metadata.keys import Key
 from beam_datasets.publishing import disk_commit, staged_inputs
 from beam_datasets.publishing.groups import OR_IGNORE
 from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
@@ -72,11 +73,11 @@ def build_sources(
     built: list[Any] = []
     notes: list[str] = []
     errors = ErrorList()
-    comparing = {
+    comparing: dict[str, Any] = {
         "take_changed": take_changed,
         "compare_checksums": compare_checksums,
         "may_lack": options.union_features,
-        "has_deletions": bool(options.delete),
+        "to_delete": options.delete,
     }
     with disk_commit.beside(build_root) as folder:
         builders = {n: one.elsewhere(storage.join(folder, str(n))) for n, one in enumerate(new) if _is_builder(one)}
@@ -102,7 +103,7 @@ def _is_builder(new: Any) -> bool:
     return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
-def _prepare(builder: Any, parent: ReadOnlyBuilder, **comparing: bool) -> list[str]:
+def _prepare(builder: Any, parent: ReadOnlyBuilder, **comparing: Any) -> list[str]:
     """Leaves known files out of a builder of files, and checks the schema of any builder; returns notes for the user.
 
     Args:
@@ -125,7 +126,7 @@ def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str)
 
 
 def _exclude_known_files(
-    builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, has_deletions: bool, **comparing: bool
+    builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, to_delete: Iterable[Key], **comparing: bool
 ) -> list[str]:
     """Excludes the files that are in the published version from a builder of files; returns notes for the user.
 
@@ -133,7 +134,7 @@ def _exclude_known_files(
         builder: the builder. Changed.
         parent: the published version.
         take_changed: whether files that have changed since are read.
-        has_deletions: whether keys to delete are given.
+        to_delete: the keys to delete.
         **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
 
     Raises:
@@ -166,7 +167,7 @@ def _exclude_known_files(
         )
     if changed:
         if take_changed:
-            _check_no_row_returns(parent, published_inputs, changed, has_deletions=has_deletions)
+            _check_no_row_returns(parent, published_inputs, changed, to_delete)
         way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
@@ -194,7 +195,7 @@ def _check_key_is_known(builder: Any, parent: ReadOnlyBuilder, published_inputs:
 
 
 def _check_no_row_returns(
-    parent: ReadOnlyBuilder, published_inputs: Inputs, changed: Sequence[str], *, has_deletions: bool
+    parent: ReadOnlyBuilder, published_inputs: Inputs, changed: Sequence[str], to_delete: Iterable[Key]
 ) -> None:
     """Checks that changed files, which are to be read again, cannot bring back rows that were left out on purpose.
 
@@ -202,11 +203,14 @@ def _check_no_row_returns(
         InputError: they can.
     """
     files = f"{', '.join(changed)} (--take_changed)"
-    if DELETE in published_inputs.selected_by and not has_deletions:
+    hashes = set(deleted_hashes(to_delete))
+    num_lacking = len({*published_inputs.deleted} - hashes)
+    if DELETE in published_inputs.selected_by and (num_lacking or not hashes):
+        got = f"{len(hashes)} keys, which lack {num_lacking} of them" if hashes else "none"
         raise InputError(
             f"rows of {parent.version} were removed by --delete, and could come back with changed files: expected "
-            f"--delete FILE with all of their keys to read {files}",
-            got="none",
+            f"--delete FILE with all of their keys to read {files}, got {got}",
+            got=got,
         )
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
         raise InputError(

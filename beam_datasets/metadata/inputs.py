@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
 
 from beam_datasets.errors import InputError
+from beam_datasets.metadata.keys import Key, hash_key
 from beam_datasets.metadata.split_by import meaning_of
 
 INPUTS_FILE = "inputs.json"
@@ -35,6 +36,8 @@ class Inputs:
             written only if there are any.
         selected_by: the options by which rows of the files were left out on purpose, such as `--where 'n > 0'` of
             `materialize` and `--delete` of `append`; written only if there are any.
+        deleted: the hashes of the keys that `--delete` removed, see `deleted_hashes`; written only if there are any.
+            Older versions did not record them.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class Inputs:
     options: Mapping[str, FormatOptions] = field(default_factory=dict)
     differing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     selected_by: Sequence[str] = ()
+    deleted: Sequence[str] = ()
 
     def with_files(self, other: Inputs) -> Inputs:
         """Returns these inputs and the files of `other`, which replace files of the same name."""
@@ -54,6 +58,7 @@ class Inputs:
             files={**self.files, **other.files},
             checksums={**other_checksums, **other.checksums},
             selected_by=tuple(dict.fromkeys([*self.selected_by, *other.selected_by])),
+            deleted=tuple(dict.fromkeys([*self.deleted, *other.deleted])),
         )
 
     def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
@@ -103,7 +108,7 @@ class Inputs:
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
         content = asdict(self)
-        for name in ("options", "differing", "selected_by"):
+        for name in ("options", "differing", "selected_by", "deleted"):
             if not content[name]:
                 del content[name]
         return json.dumps(content, indent=1, sort_keys=True)
@@ -125,7 +130,8 @@ class Inputs:
             options = {name: dict(values) for name, values in content.get("options", {}).items()}  # older: none
             differing = {name: [*map(str, names)] for name, names in content.get("differing", {}).items()}
             selected_by = tuple(map(str, content.get("selected_by", ())))
-            return cls(files, columns, key, splits, checksums, options, differing, selected_by)
+            deleted = tuple(map(str, content.get("deleted", ())))
+            return cls(files, columns, key, splits, checksums, options, differing, selected_by, deleted)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
@@ -168,6 +174,15 @@ class Inheritance:
             columns={**first.columns, **dict.fromkeys(self.dropped, "drop")},
             selected_by=tuple(dict.fromkeys([*first.selected_by, *self.selected_by])),
         )
+
+
+def deleted_hashes(keys: Iterable[Key]) -> tuple[str, ...]:
+    """Returns a hash of each key to delete, so that no text of it is stored; an integer and its digits have one hash.
+
+    >>> deleted_hashes([7]) == deleted_hashes(["7"]) == deleted_hashes([b"7"])
+    True
+    """
+    return tuple(hash_key(DELETE, key)[:8].hex() for key in keys)
 
 
 def _dotted_options(options: str | None) -> str:

@@ -150,6 +150,42 @@ def test_deleted_rows_do_not_come_back_with_changed_files(tmp_path):
     assert ids == sorted(row["id"] for row in day(1) + day(2) if row["id"] != "1-3")
 
 
+@pytest.mark.parametrize(
+    ("deletions", "other"),
+    [
+        ([["2-0"]], ["1-0"]),  # a row of a new file, left out when it is appended
+        pytest.param([["1-0"], ["2-0"]], ["1-0"], marks=pytest.mark.slow),
+        pytest.param([["1-0", "2-0"]], ["2-0", "3-0"], marks=pytest.mark.slow),
+    ],
+)
+def test_all_deleted_keys_are_needed_to_take_changed_files(tmp_path, deletions, other):
+    """Those of new files were not recorded, and any other key was enough."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id").build()
+    write_day(tmp_path, 2)
+    for keys in deletions:
+        append(tmp_path, delete=keys)
+    for number in (1, 2):
+        write_day(tmp_path, number, [{**row, "note": "corrected"} for row in day(number)])
+    for keys, got in [((), "got none"), (other, "which lack 1 of them")]:
+        with pytest.raises(InputError, match=rf"were removed by --delete, .*{got}"):
+            append(tmp_path, take_changed=True, on_duplicate="replace", delete=keys)
+    deleted = {key for keys in deletions for key in keys}
+    made = append(tmp_path, take_changed=True, on_duplicate="replace", delete=deleted)
+    rows = sorted((row["id"], row["note"]) for row in contents(made)["train"])
+    assert rows == sorted((row["id"], "corrected") for row in day(1) + day(2) if row["id"] not in deleted)
+
+
+@pytest.mark.slow
+def test_integers_and_their_digits_are_the_same_deleted_keys(tmp_path):
+    write_day(tmp_path, 1, [{"id": number, "note": "x"} for number in range(4)])
+    files(tmp_path, key="id").build()
+    append(tmp_path, (), delete=["2"])
+    write_day(tmp_path, 1, [{"id": number, "note": "corrected"} for number in range(4)])
+    made = append(tmp_path, take_changed=True, on_duplicate="replace", delete=[2])
+    assert [row["id"] for row in contents(made)["train"]] == [0, 1, 3]
+
+
 def test_the_splits_of_halves_are_not_those_of_the_source(tmp_path):
     write_day(tmp_path, 1)
     files(tmp_path, key="id").build(num_workers=1)
