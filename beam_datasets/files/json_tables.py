@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_datasets.files.fields import advice
@@ -22,7 +22,7 @@ def table_problem(row: Mapping[str, Any]) -> str:
     """Returns why the only object of a file is a table and not an example, with advice; '' if it may be an example.
 
     A table of columns or of rows is recognized by integers as the names of its rows, which pandas writes unless the
-    index is text.
+    index is text; a table of one column, by the integers from 0, because one object of numbered values may be data.
 
     >>> table_problem({"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}).partition(".")[0]
     "expected one object per row, got a table as one object (orient='columns' of pandas)"
@@ -40,14 +40,14 @@ def table_problem(row: Mapping[str, Any]) -> str:
     )
 
 
-def has_equal_objects(row: Mapping[str, Any]) -> bool:
-    """Returns whether the values of an object, two or more, are objects that all have the same names in one order."""
-    values = list(row.values())
-    return len(values) > 1 and _names_of_all(values) is not None
+def may_be_table(row: Mapping[str, Any]) -> bool:
+    """Returns whether the values of an object are objects with the same names in one order, or one with integers."""
+    names = _names_of_all(list(row.values()))
+    return names is not None and (len(row) > 1 or _are_integers(names))
 
 
 def note_on_equal_objects(path: str) -> str:
-    """Returns a note on a file whose only object may be a table; see `has_equal_objects`."""
+    """Returns a note on a file whose only object may be a table; see `may_be_table`."""
     return f"{path}: its only object becomes one example; if it is a table: {_WAY}; {_LINES_OF_FIELDS}"
 
 
@@ -63,9 +63,14 @@ def _orient(row: Mapping[str, Any]) -> str:
             is_split = not rest and fits and all(isinstance(each, list) and len(each) == len(columns) for each in rows)
             return "split" if is_split else ""
     names = _names_of_all(list(row.values()))
-    if names and all(map(_INTEGER.fullmatch, names)):
-        return "columns"
-    return "index" if names and all(map(_INTEGER.fullmatch, row)) else ""
+    if names and _are_integers(names):
+        return "columns" if len(row) > 1 or names == [str(number) for number in range(len(names))] else ""
+    return "index" if names and _are_integers(row) else ""
+
+
+def _are_integers(names: Iterable[str]) -> bool:
+    """Returns whether all names are integers in decimal."""
+    return all(map(_INTEGER.fullmatch, names))
 
 
 def _names_of_all(values: list[Any]) -> list[str] | None:

@@ -27,7 +27,7 @@ from beam_datasets.files.fields import Field, feature_name, with_slashes
 from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
-from beam_datasets.files.json_tables import has_equal_objects, note_on_equal_objects, table_problem
+from beam_datasets.files.json_tables import may_be_table, note_on_equal_objects, table_problem
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import open_text_bytes
@@ -98,12 +98,12 @@ class Jsonl(RowsBuilder):
         first_rows = list(islice(rows, 2))
         row = first_rows[0][2] if len(first_rows) == 1 else None
         is_untyped = isinstance(row, dict) and not any(
-            name.replace(".", "/").partition("/")[0] in row for name in self._specs
+            name in row or name.replace(".", "/").partition("/")[0] in row for name in self._specs
         )
         if isinstance(row, dict) and is_untyped and not is_array(piece.file.path, self._encoding):
             if problem := table_problem(row):
                 raise InputError(problem, path=piece.file.path)
-            if len(self._all_files) == 1 and has_equal_objects(row):
+            if len(self._all_files) == 1 and may_be_table(row):
                 log.warning(note_on_equal_objects(piece.file.path))
         yield from first_rows
         yield from rows

@@ -57,6 +57,9 @@ def test_the_table_written_as_the_error_says(tmp_path):
         {"0": 1, "1": 2},
         {"0": [1], "1": [2]},
         {"a": {"x": 1}},
+        {"scores": {"1": 5, "2": 7}},
+        {"scores": {"0": 5, "2": 7}},
+        {"scores": {"2020": 1}},
         {"columns": ["a"], "data": [[1], [2, 3]]},
         {"columns": ["a"], "index": [0, 1], "data": [[1]]},
         {"columns": ["a"], "data": [[1]], "name": "t"},
@@ -84,3 +87,19 @@ def test_tables_among_rows(tmp_path):
     (folder / "3.jsonl").write_text(json.dumps(rows[0]))
     with pytest.raises(InputError, match=r"3\.jsonl: expected one object per row, got a table"):
         publish("jsonl", folder)
+
+
+def test_one_object_with_numbered_values_is_noted(tmp_path, caplog):
+    """It may be a column of a table whose index has values."""
+    path = tmp_path / "in.json"
+    path.write_text('{"scores": {"1": 0.5, "2": 0.75}}')
+    publish("jsonl", path)
+    assert f"{path}: its only object becomes one example; if it is a table: pandas writes" in caplog.text
+
+
+def test_a_type_for_a_column_with_a_dot_accepts_the_object(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text('{"a.b": {"0": 1, "1": 2}, "c": {"0": 3, "1": 4}}')
+    with pytest.raises(InputError, match=r"--feature 'a\.b=\?' accepts one example"):
+        publish("jsonl", path)
+    assert publish("jsonl", path, "--feature", "a.b=?").rows == [{"a.b": {"0": 1, "1": 2}, "c": {"0": 3, "1": 4}}]
