@@ -119,6 +119,12 @@ _WORDS = ("passw", "pwd", "passphrase", "secret", "key", "token", "sig", "auth",
 """A text without these has no secret with a name."""
 
 
+def may_have_secret(text: str) -> bool:
+    """Returns whether a text contains a URL, or a word that may be part of the name of a secret."""
+    lowered = text.lower()
+    return "://" in text or any(word in lowered for word in _WORDS)
+
+
 def without_passwords(text: str) -> str:
     """Returns a text without the user and password of URLs, and without secrets that their names or forms show.
 

@@ -20,14 +20,13 @@ from collections.abc import Iterable
 
 from beam_datasets.frames import is_beam
 from beam_datasets.passwords import without_passwords
-from beam_datasets.publishing.output_log import OutputLog, is_written_by_beam
+from beam_datasets.publishing.output_log import MAX_LINE, OUTPUT_LOCK, LineBuffer, OutputLog, is_written_by_beam
 
 SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
 SHOWN_PER_SECOND = 20  # lines per second that are shown after that
 CLOSE_SECONDS = 5.0  # maximal time to wait for processes that the author's code has started, and that use the pipes
 _READ_SIZE = 1 << 16
 _POLL_MILLISECONDS = 200
-_MAX_LINE = 1 << 14  # bytes; a longer line is cut
 
 
 class OutputReader:
@@ -104,7 +103,7 @@ class OutputReader:
                 for descriptor, _ in poll.poll(_POLL_MILLISECONDS):
                     data = os.read(descriptor, _READ_SIZE)
                     *lines, last_line = (unfinished[descriptor] + data).split(b"\n")
-                    if not data or len(last_line) > _MAX_LINE:
+                    if not data or len(last_line) > MAX_LINE:
                         lines, last_line = [*lines, *filter(None, [last_line])], b""
                     unfinished[descriptor] = last_line
                     if not data:
@@ -151,8 +150,7 @@ class WorkerStream(io.TextIOBase):
 
     def __init__(self, prefix: str, display_descriptor: int, log_descriptor: int) -> None:
         self._prefix, self._display_descriptor, self._log_descriptor = prefix, display_descriptor, log_descriptor
-        self._lock = threading.Lock()
-        self._unfinished = ""
+        self._line = LineBuffer()
 
     def writable(self) -> bool:
         """Returns True."""
@@ -165,16 +163,16 @@ class WorkerStream(io.TextIOBase):
     def write(self, text: str) -> int:
         """Writes complete lines, to a descriptor that depends on the caller, and buffers the rest."""
         by_beam = is_written_by_beam(sys._getframe(1))
-        with self._lock:
-            *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
+        with OUTPUT_LOCK:
+            lines = self._line.add(text)
         if lines:
-            self.write_lines(lines, by_beam=by_beam)
+            self.write_lines(lines.replace("\r", "\n").split("\n"), by_beam=by_beam)
         return len(text)
 
     def finish(self) -> None:
         """Writes the last line, which has no end; called before the process ends."""
-        with self._lock:
-            last_line, self._unfinished = self._unfinished, ""
+        with OUTPUT_LOCK:
+            last_line = self._line.take()
         self.write_lines([last_line], by_beam=False)
 
     def write_lines(self, lines: Iterable[str], *, by_beam: bool) -> None:

@@ -19,14 +19,58 @@ from typing import Any, TextIO
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
 from beam_datasets.frames import is_beam
-from beam_datasets.passwords import without_passwords
+from beam_datasets.passwords import may_have_secret, without_passwords
 from beam_datasets.publishing.runs import LAST_LINES_SUFFIXES, WORKERS_FILE
 
 MAX_LOG_BYTES = 16 << 20  # of the first lines of the log
 MAX_LAST_BYTES = 4 << 20  # of each of the two files of later lines, while the run is active
 NUM_LAST_LINES = 200  # that a longer log has after its first lines
+MAX_LINE = 1 << 14  # a longer line is cut
+_NAME_LENGTH = 30  # characters of a line before a text, in which the name of a secret may begin
 # Modules that write for their callers.
 _TOOLS = tuple(f"{os.sep}{name}" for name in (f"logging{os.sep}__init__.py", "traceback.py", "warnings.py"))
+
+
+# Held while streams split and log what is written. A fork waits for it, as no thread of the child would release it. It
+# is reentrant because a signal handler or a `__del__` may print at any time.
+OUTPUT_LOCK = threading.RLock()
+os.register_at_fork(before=OUTPUT_LOCK.acquire, after_in_parent=OUTPUT_LOCK.release, after_in_child=OUTPUT_LOCK.release)
+
+
+class LineBuffer:
+    """Joins the texts that are written to a stream into complete lines.
+
+    A call that interrupts another one, as of a signal handler, neither loses nor repeats a text.
+
+    Attributes:
+        length: number of characters of the last line, which has no end yet.
+    """
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self.length = 0
+
+    def add(self, text: str) -> str:
+        """Adds a text, and returns the complete lines with their ends; a line of more than MAX_LINE counts as one."""
+        self._parts.append(text)
+        self.length += len(text)
+        if "\n" not in text and "\r" not in text and self.length <= MAX_LINE:
+            return ""
+        lines = self.take()
+        end = max(lines.rfind("\n"), lines.rfind("\r")) + 1
+        if len(lines) - end > MAX_LINE:
+            return lines
+        self._parts.append(lines[end:])
+        self.length += len(lines) - end
+        return lines[:end]
+
+    def take(self) -> str:
+        """Returns and removes the last line, which has no end."""
+        parts = []
+        while self._parts:
+            parts.append(self._parts.popleft())
+        self.length = 0
+        return "".join(parts)
 
 
 class _LastLines:
@@ -172,17 +216,19 @@ def is_written_by_beam(frame: FrameType | None) -> bool:
 def recorded_output(path: str) -> Iterator[None]:
     """Context manager: also writes what this process prints and logs to a log file; both are without passwords.
 
-    What does not pass through Python's streams, such as the output of a subprocess, is not in the log.
+    What does not pass through Python's streams, such as the output of a subprocess, is not in the log. If several runs
+    are active in threads of a process, each log has the output of all of them.
 
     Args:
         path: path of the log file.
     """
-    log, lock = OutputLog(path), threading.Lock()
+    log = OutputLog(path)
+    recorder = _Recorder(log)
     terminals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
-    copies = {name: _CopiedStream(stream, log, lock) for name, stream in terminals.items() if stream is not None}
+    copies = {name: _CopiedStream(stream, recorder) for name, stream in terminals.items() if stream is not None}
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     handlers: list[tuple[Any, _CopiedStream]] = [
-        (handler, _CopiedStream(handler.stream, log, lock))
+        (handler, _CopiedStream(handler.stream, recorder))
         for logger in loggers
         for handler in getattr(logger, "handlers", ())
         if isinstance(handler, logging.StreamHandler) and _is_of_terminal(handler.stream)
@@ -197,11 +243,11 @@ def recorded_output(path: str) -> Iterator[None]:
         for handler, copy in handlers:
             copy.finish()
             if handler.stream is copy:
-                handler.setStream(copy.stream)
+                handler.setStream(_unfinished_stream(copy))
         for name, copy in copies.items():
-            if getattr(sys, name) is copy:
-                setattr(sys, name, copy.stream)
             copy.finish()
+            if getattr(sys, name) is copy:
+                setattr(sys, name, _unfinished_stream(copy))
         if problem := log.close():
             with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
                 print(problem, file=sys.stderr, flush=True)
@@ -216,19 +262,71 @@ def _is_of_terminal(stream: Any) -> bool:
     return False
 
 
+def _unfinished_stream(stream: TextIO | _CopiedStream) -> Any:
+    """Returns a stream, or the one it copies if it is finished: recordings of threads end in any order."""
+    while isinstance(stream, _CopiedStream) and stream.is_finished:
+        stream = stream.stream
+    return stream
+
+
+class _Recorder:
+    """Writes what several streams are given to a log and to these streams, one text after another.
+
+    A text that is written during a call in the same thread, as by a signal handler, is written by that call.
+
+    Args:
+        log: the log.
+    """
+
+    def __init__(self, log: OutputLog) -> None:
+        self._log = log
+        self._texts: deque[tuple[_CopiedStream, str, bool]] = deque()
+        self._is_active = False
+
+    def write(self, stream: _CopiedStream, text: str, *, by_beam: bool) -> None:
+        """Writes a text of a stream to the log and to the stream."""
+        self._texts.append((stream, text, by_beam))
+        outputs = []
+        with OUTPUT_LOCK:
+            if self._is_active:
+                return
+            self._is_active = True
+            try:
+                while self._texts:
+                    stream, text, by_beam = self._texts.popleft()
+                    lines, output = stream.split(text)
+                    self.log(lines, by_beam=by_beam)
+                    outputs.append((stream.stream, output))
+            finally:
+                self._is_active = False
+        for terminal, output in outputs:
+            terminal.write(output)
+
+    def log(self, lines: str, *, by_beam: bool) -> None:
+        """Adds lines to the log, except empty ones."""
+        for line in filter(None, lines.replace("\r", "\n").split("\n")):
+            self._log.add(line, by_beam=by_beam)
+
+
 class _CopiedStream(io.TextIOBase):
     """Standard output or standard error, whose complete lines are also written to a log.
 
+    A line that may contain a secret is shown when it is complete, because its parts may be written one by one.
+
     Args:
         stream: the stream to write to.
-        log: the log.
-        lock: lock of the log, which several streams write to.
+        recorder: writes to the stream and to the log.
+
+    Attributes:
+        is_finished: whether it only writes to the stream, as a handler that the run has made may keep it.
     """
 
-    def __init__(self, stream: TextIO, log: OutputLog, lock: threading.Lock) -> None:
-        self.stream, self._log, self._lock = stream, log, lock
-        self._unfinished = ""
-        self._is_finished = False  # then it only writes to the stream: a handler that the run has made may keep it
+    def __init__(self, stream: TextIO, recorder: _Recorder) -> None:
+        self.stream, self._recorder = stream, recorder
+        self._line, self._is_held = LineBuffer(), False
+        self._shown: list[str] = []  # of the last line
+        self._tail = ""  # its last characters
+        self.is_finished = False
 
     def __getattr__(self, name: str) -> Any:
         """Returns an attribute of the stream, such as `buffer`."""
@@ -265,18 +363,39 @@ class _CopiedStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Writes a text to the stream, and complete lines to the log, without passwords; returns the text's length."""
-        by_beam = is_written_by_beam(sys._getframe(1))
-        with self._lock:
-            *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
-            for line in () if self._is_finished else filter(None, lines):
-                self._log.add(without_passwords(line), by_beam=by_beam)
-        self.stream.write(without_passwords(text))
+        if self.is_finished:
+            self.stream.write(without_passwords(text))
+        else:
+            self._recorder.write(self, text, by_beam=is_written_by_beam(sys._getframe(1)))
         return len(text)
 
+    def split(self, text: str) -> tuple[str, str]:
+        """Adds a text to the line, and returns (complete lines, text to show now), both without passwords."""
+        lines = self._line.add(text)
+        complete, output = without_passwords(lines), ""
+        if lines:
+            output = self._take_hidden(lines, complete)
+            text = text[len(text) - self._line.length :]
+        self._tail = (self._tail + text)[-len(text) - _NAME_LENGTH :]
+        self._is_held = self._is_held or may_have_secret(self._tail) or without_passwords(text) != text
+        if self._is_held:
+            return complete, output
+        self._shown.append(text)
+        return complete, output + text
+
+    def _take_hidden(self, lines: str, complete: str) -> str:
+        """Returns what is not shown yet of `lines`, which are `complete` without passwords, and begins a new line."""
+        shown = "".join(self._shown)
+        self._shown, self._tail, self._is_held = [], "", False
+        return complete[len(shown) :] if complete.startswith(shown) else without_passwords(lines[len(shown) :])
+
     def finish(self) -> None:
-        """Writes the last line, which has no end, to the log; later ones are not logged."""
-        with self._lock:
-            line, self._unfinished = self._unfinished, ""
-            self._is_finished = True
-            if line:
-                self._log.add(without_passwords(line), by_beam=False)
+        """Writes the last line, which has no end, to the log and to the stream; later ones are not logged."""
+        with OUTPUT_LOCK:
+            line = self._line.take()
+            complete = without_passwords(line)
+            self.is_finished = True
+            self._recorder.log(complete, by_beam=False)
+            output = self._take_hidden(line, complete)
+        if output:
+            self.stream.write(output)

@@ -3,13 +3,19 @@
 import contextlib
 import io
 import logging
+import os
+import signal
 import sys
+import threading
 import warnings
 
 import pytest
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets.engines.worker_output import WorkerStream
+from beam_datasets.passwords import without_passwords
+from beam_datasets.publishing import output_log
 from beam_datasets.publishing.output_log import recorded_output
 
 
@@ -136,3 +142,111 @@ def test_a_handler_that_the_code_has_made_works_after_the_run(tmp_path):
     assert err.getvalue().count("after it\n") == 2  # also by the handler of the root logger
     assert "Logging error" not in err.getvalue()
     assert set((tmp_path / "log").read_text().splitlines()) == {"during it"}
+
+
+def test_a_print_during_a_print_is_recorded(tmp_path, monkeypatch):
+    """As by a signal handler or a `__del__`, which Python may call at any time."""
+    add = output_log.OutputLog.add
+
+    def add_and_print(log, line, *, by_beam):
+        if "first" in line:
+            print("second")
+            print("third", file=sys.stderr)
+        add(log, line, by_beam=by_beam)
+
+    monkeypatch.setattr(output_log.OutputLog, "add", add_and_print)
+    with terminal() as (out, err), recorded_output(str(tmp_path / "log")):
+        thread = threading.Thread(target=print, args=("first",), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+    assert (tmp_path / "log").read_text() == "first\nsecond\nthird\n"
+    assert (out.getvalue(), err.getvalue()) == ("first\nsecond\n", "third\n")
+
+
+@contextlib.contextmanager
+def recording(path):
+    with terminal(), recorded_output(str(path)):
+        yield sys.stdout
+
+
+@contextlib.contextmanager
+def worker(path):
+    with open(path, "wb", buffering=0) as file:
+        yield WorkerStream("", file.fileno(), file.fileno())
+
+
+@pytest.mark.parametrize("provide", [recording, worker])
+def test_a_process_that_is_forked_during_a_print_can_print(tmp_path, monkeypatch, provide):
+    is_writing, add = threading.Event(), output_log.LineBuffer.add
+
+    def add_slowly(line, text):
+        if text == "first\n":
+            is_writing.set()
+            threading.Event().wait(0.3)
+        return add(line, text)
+
+    monkeypatch.setattr(output_log.LineBuffer, "add", add_slowly)
+    with provide(tmp_path / "log") as stream:
+        thread = threading.Thread(target=stream.write, args=("first\n",))
+        thread.start()
+        is_writing.wait()
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            stream.write("second\n")
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        thread.join()
+    assert sorted((tmp_path / "log").read_text().splitlines()) == ["first", "second"]
+
+
+@pytest.mark.parametrize("parts", [
+    ("password:", " ", "Hunter2222"), ("pass", "word: Hunter2222"), ("GET http", "://me:", "Hunter2222", "@h/x"),
+    ("1 of 2, ", "api_key", "=", "Hunter2222"), ("connect(", "'", "jdbc:x://h;", "PWD=", "Hunter2222", ";x=1')"),
+])  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_secrets_that_are_printed_in_parts_are_not_shown(tmp_path, parts, end):
+    with terminal() as (out, _), recorded_output(str(tmp_path / "log")):
+        print(*parts, sep="", end=end)
+        for part in parts:
+            sys.stdout.write(part)
+    expected = without_passwords("".join(parts))
+    assert "Hunter2222" not in expected
+    assert out.getvalue() == expected + end + expected
+    assert (tmp_path / "log").read_text() == f"{expected}\n{expected}\n"
+
+
+def test_a_line_without_secrets_is_shown_before_its_end(tmp_path):
+    with terminal() as (out, _), recorded_output(str(tmp_path / "log")):
+        for number in range(5):
+            print(number, end=" ")
+            assert out.getvalue() == "0 1 2 3 4 "[: 2 * number + 2]
+        print("\nnext", end="")
+        assert out.getvalue() == "0 1 2 3 4 \nnext"
+    assert out.getvalue() == "0 1 2 3 4 \nnext"
+    assert (tmp_path / "log").read_text() == "0 1 2 3 4 \nnext\n"
+
+
+def test_text_without_line_ends_is_cut(tmp_path):
+    with terminal() as (out, _), recorded_output(str(tmp_path / "log")):
+        for _ in range(2 * output_log.MAX_LINE + 10):
+            print(".", end="")
+    assert out.getvalue() == "." * (2 * output_log.MAX_LINE + 10)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [len(line) for line in lines] == [output_log.MAX_LINE + 1] * 2 + [8]
+
+
+def test_recordings_that_end_in_any_order_restore_the_streams(tmp_path):
+    """As of two runs in threads of a process; `terminal` checks the streams and its handler."""
+    with terminal() as (out, err):
+        first, second = (recorded_output(str(tmp_path / name)) for name in ("first", "second"))
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        print("text")
+        second.__exit__(None, None, None)
+        assert (sys.stdout, sys.stderr) == (out, err)
+    assert out.getvalue() == "text\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["second"]
