@@ -154,6 +154,8 @@ def where_read(code: str) -> str:
 def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> str:
     """Returns code that makes a date of a column's texts where they are read; '' if one of them is no date.
 
+    If days and months could be exchanged in all texts, a second form follows the code.
+
     Args:
         name: name of the column.
         texts: texts in it.
@@ -163,17 +165,32 @@ def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> s
     "np.datetime64(e['day']) if e['day'] else None"
     >>> way_to_read("day", ["1.2.2024", "29.2.2024"], may_be_missing=False)
     "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"
+    >>> way_to_read("day", ["1/2/2024"], may_be_missing=False)
+    "datetime.strptime(e['day'].decode(), '%d/%m/%Y'), or with '%m/%d/%Y' if the month is first,"
     >>> way_to_read("day", ["2/3", "2/3/2024"], may_be_missing=False)
     ''
     """
-    if all(map(_ISO_DATE.fullmatch, texts)):
+    if all(map(_is_iso_date, texts)):
         return _code("np.datetime64", [name], may_be_missing=may_be_missing)
-    for order in ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d"):
-        for separator in "./-":
-            form = order.format(separator)
-            if all(_is_date(text, form) for text in texts):
-                return _code("datetime.strptime", [name], f", {form!r}", may_be_missing=may_be_missing)
-    return ""
+    orders = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d")
+    forms = [order.format(separator) for order in orders for separator in "./-"]
+    suitable_forms = [form for form in forms if all(_is_date(text, form) for text in texts)]
+    if not suitable_forms:
+        return ""
+    code = _code("datetime.strptime", [name], f", {suitable_forms[0]!r}", may_be_missing=may_be_missing)
+    return f"{code}, or with {suitable_forms[1]!r} if the month is first," if suitable_forms[1:] else code
+
+
+def _is_iso_date(text: str) -> bool:
+    """Returns whether a text is a date, or a date and a time, that NumPy keeps with all digits.
+
+    >>> [_is_iso_date(text) for text in ("2024-02-29 12:30", "2024-02-30", "2024-02-29 12:30:00.1234567890123")]
+    [True, False, False]
+    """
+    try:  # NumPy ignores overflows: it makes a date of 1969 of more digits than nanoseconds have
+        return _ISO_DATE.fullmatch(text) is not None and str(np.datetime64(text)).startswith(text.replace(" ", "T"))
+    except ValueError:
+        return False
 
 
 def _is_date(text: str, form: str) -> bool:

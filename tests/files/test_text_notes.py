@@ -225,6 +225,10 @@ def test_csv_says_how_to_read_dates(tmp_path: Path, notes: list[str], text: str,
         (["2024-02-29", "29.02.2024"], None),
         (["29.02.2024", "12/31/2024"], None),
         (["2024-02-29", "7"], None),
+        (["2024-02-28", "2024-02-30"], None),
+        (["2024-02-29 23:59:59", "2024-02-29 24:00:01"], None),
+        (["2024-13-01"], None),
+        (["2024-02-29 12:30:00.123456789012345678"], None),
     ],
 )
 def test_csv_proposes_code_that_makes_dates_of_all_texts(
@@ -237,6 +241,24 @@ def test_csv_proposes_code_that_makes_dates_of_all_texts(
     assert len(codes) == (expected is not None)
     for code in codes:
         assert [eval(code, {"np": np, "datetime": datetime.datetime, "e": row}) for row in rows] == expected
+
+
+@pytest.mark.parametrize("separator", "./-")
+@pytest.mark.parametrize("missing", ["", "2,\n"])
+def test_csv_names_both_forms_of_dates_with_days_and_months_up_to_12(
+    tmp_path: Path, notes: list[str], separator: str, missing: str
+) -> None:
+    first, second = ("1/2/2024".replace("/", separator), "3/4/2024".replace("/", separator))
+    (tmp_path / "a.csv").write_text(f"id,day\n0,{first}\n1,{second}\n{missing}")
+    publish("csv", tmp_path / "a.csv")
+    day, month = (form.replace("/", separator) for form in ("%d/%m/%Y", "%m/%d/%Y"))
+    end = " if e['day'] else None" if missing else ""
+    expected = f"datetime.strptime(e['day'].decode(), '{day}'){end}, or with '{month}' if the month is first, makes a"
+    assert sum(expected in note for note in notes) == 1
+    (tmp_path / "b.csv").write_text(f"id,day\n0,{first}\n1,{'13/4/2024'.replace('/', separator)}\n")
+    notes.clear()
+    publish("csv", tmp_path / "b.csv")
+    assert sum(f"'{day}') makes a date" in note for note in notes) == 1
 
 
 def test_images_without_labels_are_built_as_the_error_says(tmp_path: Path) -> None:
