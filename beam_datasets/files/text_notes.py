@@ -73,12 +73,14 @@ def note_on_types(path: str, columns: Mapping[str, TextColumn]) -> str:
 def _conversion(path: str, column: TextColumn) -> str:
     """Returns code that makes a value of the text of a column in an example `e`, without loss.
 
-    NumPy's dates have no zones, and Python's no nanoseconds.
+    NumPy's dates have no zones, and Python's dates and times no nanoseconds.
 
     >>> _conversion("a", TextColumn("timestamp[ns]")), _conversion("a/b", TextColumn("timestamp[us, tz=UTC]"))
     ("np.datetime64(e['a'])", "datetime.fromisoformat(e['a']['b'].decode())")
     >>> _conversion("a/b", TextColumn("duration[us]", may_be_missing=True))
     "pd.Timedelta(e['a']['b'].decode()) if e['a'] and e['a']['b'] else None"
+    >>> _conversion("a", TextColumn("time64[us]")), _conversion("a", TextColumn("time64[ns]"))
+    ("time.fromisoformat(e['a'].decode())", "pd.Timedelta(e['a'].decode())")
     """
     if column.noun == "date":
         is_exact = column.kind.startswith("timestamp[ns")
@@ -86,7 +88,8 @@ def _conversion(path: str, column: TextColumn) -> str:
             ("pd.Timestamp" if is_exact else "datetime.fromisoformat") if "tz=" in column.kind else "np.datetime64"
         )
     else:
-        function = {"time": "time.fromisoformat", "duration": "pd.Timedelta", "decimal": "Decimal"}[column.noun]
+        time = "pd.Timedelta" if column.kind == "time64[ns]" else "time.fromisoformat"
+        function = {"time": time, "duration": "pd.Timedelta", "decimal": "Decimal"}[column.noun]
     return _code(function, path.split("/"), may_be_missing=column.may_be_missing)
 
 

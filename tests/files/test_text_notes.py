@@ -96,6 +96,24 @@ def test_the_code_of_the_note_makes_the_same_date(
     assert pd.Timestamp(found) == pd.Timestamp(column[0].as_py())
 
 
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_the_code_of_the_note_makes_the_same_time(
+    kind: pa.DataType, is_last: bool, tmp_path: Path, notes: list[str]
+) -> None:
+    """The first and the last time of a day, with all digits."""
+    number = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] - 1 if is_last else 0
+    column = pa.array([number], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    pq.write_table(pa.table({"t": column}), tmp_path / "a")
+    [e] = publish("parquet", tmp_path / "a").rows
+    [code] = [note.split("): ")[-1].split(" makes a time")[0] for note in notes]
+    time = eval(code, {"e": e, "pd": pd, "time": datetime.time})
+    if isinstance(time, datetime.time):
+        seconds = (time.hour * 60 + time.minute) * 60 + time.second
+        time = pd.Timedelta(seconds=seconds, microseconds=time.microsecond)
+    assert time == pd.Timedelta(number, kind.unit)
+
+
 def test_the_code_of_the_note_is_not_for_dates_in_lists() -> None:
     day = TextColumn("date32[day]")
     assert "(e['b']) makes a date" in note_on_types("x.parquet", {"a[]/t": day, "b": day})
