@@ -45,9 +45,8 @@ def announce_job(job: Job, workers: Workers, options: EngineOptions, *, is_reser
     for split in job.splits if job.plan is None else ():
         job.num_shards(split)  # raises an error if that is impossible, as the plan does
     spilling: EngineOptions | None = options
-    if (
-        job.lineage.reshuffle is None
-    ):  # shards are copied, and records are spilled only while they are prepared for that
+    if job.lineage.reshuffle is None:
+        # Shards are copied, and records are spilled only while they are prepared for that.
         spilling = replace(options, payload="spilled") if job.plan is None else None
     return announce(
         job.info,
