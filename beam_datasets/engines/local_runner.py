@@ -394,11 +394,13 @@ class _RunnerProcess:
 
         The system may give the pid to another process from then on, which `_end` must not kill.
         """
-        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        assert info is not None
-        if info.si_pid in self._workers:
-            self._workers.remove(info.si_pid)
-        return os.waitpid(info.si_pid, 0)
+        while True:
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            assert info is not None
+            if info.si_pid in self._workers:
+                self._workers.remove(info.si_pid)
+            with contextlib.suppress(ChildProcessError):  # a subprocess, whose own thread has waited for it meanwhile
+                return os.waitpid(info.si_pid, 0)
 
     def _handle_thread_error(self, failure: threading.ExceptHookArgs) -> None:
         """Replies with an error if a thread of Beam has failed because a subprocess of Beam has ended."""

@@ -19,6 +19,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
+from beam_datasets.engines import local_runner
 from tests.beam import slow_dataset
 from tests.cases import repeated
 from tests.directories import digests
@@ -273,3 +274,24 @@ def test_a_worker_that_has_ended_is_not_killed() -> None:
         killed = run.stdout.readline()
         os.killpg(run.pid, signal.SIGKILL)
     assert killed == b"True False\n"
+
+
+def test_a_subprocess_that_another_thread_has_waited_for_does_not_end_the_watch(monkeypatch: Any) -> None:
+    """As `subprocess` does between the two calls of the system."""
+    runner: Any = object.__new__(local_runner._RunnerProcess)
+    subprocess_pid = os.fork() or os._exit(0)
+    worker = os.fork() or os._exit(3)
+    runner._workers = [worker]
+    waitid, waited_for = os.waitid, []
+
+    def wait_and_reap(*arguments: Any) -> Any:
+        """Waits for the subprocess, and removes it; then for the worker."""
+        if not waited_for:
+            waited_for.append(waitid(os.P_PID, subprocess_pid, os.WEXITED | os.WNOWAIT))
+            os.waitpid(subprocess_pid, 0)
+            return waited_for[0]
+        return waitid(os.P_PID, worker, *arguments[2:])
+
+    monkeypatch.setattr(local_runner.os, "waitid", wait_and_reap)
+    pid, status = runner._wait_for_child()
+    assert (pid, os.waitstatus_to_exitcode(status), runner._workers) == (worker, 3, [])
