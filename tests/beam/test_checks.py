@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -505,14 +506,20 @@ def test_a_job_manager_that_is_started_again(manager: JobManager, monkeypatch: A
 
 def test_a_job_manager_that_stays_away(manager: JobManager, monkeypatch: Any) -> None:
     """Also one that comes back without enough TaskManagers: the time is limited."""
-    monkeypatch.setattr(flink, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(flink, "SLOTS_SECONDS", 0.05)
+    seconds, statuses = [0.0], iter([*[503] * flink.AWAY_SECONDS, 200])
+
+    def sleep(duration: float) -> None:
+        seconds[0] += duration
+        manager.status = next(statuses, 200)
+
+    monkeypatch.setattr(flink, "time", SimpleNamespace(monotonic=lambda: seconds[0], sleep=sleep))
     manager.status = 503
     with pytest.raises(checks.EngineError, match="no Flink JobManager answers"):
         choose_engine(EngineOptions(options(manager.address)))
-    threading.Timer(0.1, lambda: setattr(manager, "status", 200)).start()
+    assert seconds == [flink.AWAY_SECONDS]
     with pytest.raises(checks.EngineError, match="expected at most 4, the slots of"):
         choose_engine(EngineOptions(options(manager.address, "--parallelism=16")))
+    assert seconds == [2 * flink.AWAY_SECONDS]
 
 
 def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any) -> None:

@@ -4,6 +4,7 @@ import http.server
 import os
 import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,7 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(objects.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(objects, "time", SimpleNamespace(sleep=lambda seconds: None))  # not of the whole process
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.asked, server.num_short = Counter(), 0
