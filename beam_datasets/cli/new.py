@@ -80,6 +80,15 @@ _FILES = {
 }
 
 
+def _is_remote(path: str) -> bool:
+    """Returns whether a path is a URL of a store, also one without its two slashes, such as s3:/bucket."""
+    try:
+        storage.check_slashes(path)
+    except StorageError:
+        return not path.lower().startswith("file:")
+    return storage.is_remote(path)
+
+
 def run(args: Sequence[str]) -> int:
     """Creates the files of a new dataset and prints the next steps."""
     parsed = COMMAND.parse(args)
@@ -92,7 +101,7 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"{parsed.name!r}: expected a name in snake_case that Python can import, such as {example}")
     if parsed.name in sys.stdlib_module_names:
         raise UsageError(f"{parsed.name!r} is a module of Python; give another name, such as {parsed.name}_data")
-    if storage.is_remote(parsed.to or "."):
+    if _is_remote(parsed.to or "."):
         raise UsageError(f"--to: expected a directory of this machine, got the URL {parsed.to}")
     folder = storage.join(*filter(None, [parsed.to, parsed.name]))
     if storage.exists(folder):
