@@ -41,7 +41,7 @@ def common_rules(name: str, parts: Sequence[SelectedSplit], has_published: bool)
             split=name,
             expected="keys that ascend",
             got=f"a concatenation of {len(parts[0].runs)} parts",
-            advice="Materialize it in a new order first (--reshuffle), or append to its source.",
+            advice="Append to its source, and materialize that again.",
         )
     if len(runs) > 1 and len(runs[0].rules) > 1:  # equal keys of two rules are stored as different ones
         raise BeamDatasetsError(

@@ -334,6 +334,24 @@ def test_the_lineage_names_the_dataset_of_each_term(tmp_path, split, expression)
     assert ids(again) == ids(made)
 
 
+@pytest.mark.filterwarnings("ignore:split .train.. it is a concatenation")
+def test_a_concatenation_is_appended_to_as_its_error_says(tmp_path):
+    generate(tmp_path, {"train": {n: n for n in range(9)}})
+    generate(tmp_path, {"train": {9: 9}}, name="more")
+    split = {"train": "train[4:]+train[:4]"}
+    bd.materialize("ds", split=split, to="joined", data_dir=tmp_path)
+    bd.materialize("joined", reshuffle="x", to="shuffled", data_dir=tmp_path)
+    advice = "Append to its source, and materialize that again."
+    for name in "joined", "shuffled":  # an order of its own does not help, but it does to delete
+        with raises_with(BeamDatasetsError, advice=[advice]):
+            bd.append(name, "more", data_dir=tmp_path)
+    bd.append("ds", "more", data_dir=tmp_path)
+    bd.materialize("ds", split=split, to="joined:2.0.0", data_dir=tmp_path)
+    assert sorted(e["n"] for e in bd.load("joined", split="train", data_dir=tmp_path)) == [*range(10)]
+    bd.append("shuffled", (), delete=[3], data_dir=tmp_path)
+    assert sorted(e["n"] for e in bd.load("shuffled", split="train", data_dir=tmp_path)) == [0, 1, 2, *range(4, 9)]
+
+
 def test_what_cannot_be_appended(tmp_path):
     generate(tmp_path, {"train": {n: n for n in range(9)}, "test": {1: 1}})
     generate(tmp_path, {"train": {9: 9}}, name="more")
