@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 from beam_datasets.materializing.merging import Counts
-from beam_datasets.materializing.selection import Built, SelectedSplit
+from beam_datasets.materializing.selection import Built, SelectedSplit, fully_read_datasets
 from beam_datasets.materializing.source_versions import described
 from beam_datasets.metadata.inputs import DELETE, Inputs, deleted_hashes
 from beam_datasets.metadata.keys import Key
@@ -68,7 +67,10 @@ def join_inputs(
     base = replace(known_inputs[0], files={}, checksums={}, selected_by=(), deleted=())
     if inputs_by_dir[datasets[0].dataset_dir] is None and len(datasets[0].info.splits) > 1:
         base = replace(base, splits=None)
-    fully_read = [inputs for each in _fully_read(datasets, merged) if (inputs := inputs_by_dir[each.dataset_dir])]
+    selected = [each for parts in merged.values() for each in parts]
+    fully_read = [
+        inputs for each in fully_read_datasets(datasets, selected) if (inputs := inputs_by_dir[each.dataset_dir])
+    ]
     if deleted := [key for key, was_published in deletions if was_published is not None]:
         fully_read.append(Inputs(selected_by=(DELETE,), deleted=deleted_hashes(deleted)))
     types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
@@ -82,24 +84,7 @@ def join_inputs(
     columns = {
         name: f"{spec.rstrip('?')}?" if name in lacking and spec != "drop" else spec for name, spec in types.items()
     }
-    return replace(reduce(Inputs.with_files, fully_read, base), columns=columns).with_options_of(known_inputs)
-
-
-def _fully_read(
-    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
-) -> list[ReadOnlyBuilder]:
-    """Returns the datasets whose examples are all read, so that their input files can be recorded.
-
-    Args:
-        datasets: the datasets, whose indices the reads of `merged` contain.
-        merged: split -> its parts.
-    """
-    num_read: Counter[int] = Counter()
-    ends: Counter[tuple[int, str]] = Counter()
-    reads = [read for parts in merged.values() for selected_split in parts for read in selected_split.reads]
-    for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
-        source_split = read.dataset, read.split
-        num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
-        ends[source_split] = max(read.stop, ends[source_split])
-    totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
-    return [one for number, one in enumerate(datasets) if num_read[number] == totals[number]]
+    joined = replace(reduce(Inputs.with_files, fully_read, base), columns=columns).with_options_of(known_inputs)
+    if known_inputs[0].selected_by and not known_inputs[0].files:  # else its own files would count as new ones
+        return replace(joined, files={}, checksums={})
+    return joined

@@ -165,9 +165,13 @@ def _exclude_known_files(
             f"new files are read with other options than those of {parent.version}, which was built with "
             f"{builder.differing_options}"
         )
+    if not published_inputs.files:
+        how = f"because {parent.version} does not record its files"
+        _check_no_row_returns(parent, published_inputs, how, f"{builder.files_text}", to_delete)
     if changed:
         if take_changed:
-            _check_no_row_returns(parent, published_inputs, changed, to_delete)
+            files = f"{', '.join(changed)} (--take_changed)"
+            _check_no_row_returns(parent, published_inputs, "with changed files", files, to_delete)
         way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
@@ -195,29 +199,35 @@ def _check_key_is_known(builder: Any, parent: ReadOnlyBuilder, published_inputs:
 
 
 def _check_no_row_returns(
-    parent: ReadOnlyBuilder, published_inputs: Inputs, changed: Sequence[str], to_delete: Iterable[Key]
+    parent: ReadOnlyBuilder, published_inputs: Inputs, how: str, files: str, to_delete: Iterable[Key]
 ) -> None:
-    """Checks that changed files, which are to be read again, cannot bring back rows that were left out on purpose.
+    """Checks that files that may be read again cannot bring back rows that were left out on purpose.
+
+    Args:
+        parent: the published version.
+        published_inputs: its record of the files that it was built from.
+        how: why rows could come back, for errors.
+        files: the files that are read, for errors.
+        to_delete: the keys to delete.
 
     Raises:
         InputError: they can.
     """
-    files = f"{', '.join(changed)} (--take_changed)"
     hashes = set(deleted_hashes(to_delete))
     num_lacking = len({*published_inputs.deleted} - hashes)
     if DELETE in published_inputs.selected_by and (num_lacking or not hashes):
         got = f"{len(hashes)} keys, which lack {num_lacking} of them" if hashes else "none"
         raise InputError(
-            f"rows of {parent.version} were removed by --delete, and could come back with changed files: expected "
+            f"rows of {parent.version} were removed by --delete, and could come back {how}: expected "
             f"--delete FILE with all of their keys to read {files}, got {got}",
             got=got,
         )
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
         raise InputError(
-            f"rows that {' '.join(selected_by)} did not select could come back with changed files: expected an append "
-            f"without --take_changed, got {files}",
-            advice="Build the changed files as a dataset of their own, select its rows in the same way (beam-datasets "
-            "materialize), and append it: --from DIRECTORY --on_duplicate replace",
+            f"rows that {' '.join(selected_by)} did not select could come back {how}: expected an append without "
+            f"these files, got {files}",
+            advice="Build the new or changed files as a dataset of their own, select its rows in the same way "
+            "(beam-datasets materialize), and append it: --from DIRECTORY --on_duplicate replace",
         )
 
 

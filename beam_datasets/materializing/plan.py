@@ -28,6 +28,7 @@ from beam_datasets.materializing.selection import (
     SelectedSplit,
     Sources,
     find_repeats,
+    fully_read_datasets,
     is_in_order,
     named_splits,
     select_splits,
@@ -246,7 +247,8 @@ def plan_job(
 
 def _inheritance(selection: Selection, split: Any, where: str | None) -> Inheritance:
     """Returns what the version takes from the inputs.json of its sources; for the arguments see `plan_job`."""
-    splits = selection.splits if split is not None else ()
+    is_all_read = len(fully_read_datasets(selection.datasets, selection.splits)) == len(selection.datasets)
+    splits = () if split is None or is_all_read else selection.splits
     selected_by = [f"--split {f'{each.name}={each.expression}'!r}" for each in splits]
     selected_by += [] if where is None else [f"--where {' '.join(where.split())!r}"]
     filter_function = selection.transform.filter if selection.transform else None

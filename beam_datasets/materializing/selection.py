@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -150,6 +151,24 @@ class SelectedSplit:
         starts = np.cumsum(counts) - counts
         keys = tuple(Ascent(int(start), run.rules) for start, count, run in zip(starts, counts, self.runs) if count)
         return SplitLineage(self.expression, self.reads, keys if self.keyed else None)
+
+
+def fully_read_datasets(datasets: Sequence[ReadOnlyBuilder], splits: Iterable[SelectedSplit]) -> list[ReadOnlyBuilder]:
+    """Returns the datasets whose examples are all read.
+
+    Args:
+        datasets: the datasets, whose indices the reads of `splits` contain.
+        splits: the selected splits.
+    """
+    num_read: Counter[int] = Counter()
+    ends: Counter[tuple[int, str]] = Counter()
+    reads = [read for split in splits for read in split.reads]
+    for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
+        source_split = read.dataset, read.split
+        num_read[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
+        ends[source_split] = max(read.stop, ends[source_split])
+    totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
+    return [one for number, one in enumerate(datasets) if num_read[number] == totals[number]]
 
 
 @dataclass

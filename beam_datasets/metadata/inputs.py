@@ -168,6 +168,8 @@ class Inheritance:
         if len(all_inputs) > 1:
             keys = {None if inputs is None else inputs.key for inputs in all_inputs}
             first = Inputs(key=keys.pop() if len(keys) == 1 else None).with_options_of(known_inputs)
+            for inputs in known_inputs:
+                first = first.with_files(Inputs(selected_by=inputs.selected_by, deleted=inputs.deleted))
         return replace(
             first,
             splits=first.splits if self.are_splits_kept else None,

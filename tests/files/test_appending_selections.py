@@ -151,6 +151,43 @@ def test_deleted_rows_do_not_come_back_with_changed_files(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("selection", "options"),
+    [
+        ("where", "--where 'n > 1'"),
+        pytest.param("slice", r"--split 'train=train\[:5\]'", marks=pytest.mark.slow),
+        pytest.param("delete", "removed by --delete", marks=pytest.mark.slow),
+    ],
+)
+def test_rows_that_a_source_of_several_lacks_do_not_come_back(tmp_path, selection, options):
+    """The condition of the source was forgotten, as were its files."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id").build()
+    if selection == "delete":
+        append(tmp_path, (), delete=["1-0"])
+    elif selection == "where":
+        bd.materialize("ds", to="ds:2.0.0", data_dir=tmp_path, where="n > 1")
+    other = Jsonl(name="other", pattern=f"{tmp_path}/other/in/2.jsonl", data_dir=tmp_path, key="id")
+    (tmp_path / "other").mkdir()
+    write_day(tmp_path / "other", 2)
+    other.build()
+    split = {"train": "train[:5]" if selection == "slice" else "train", "test": "other:train"}
+    made = bd.materialize("ds", to="ds:3.0.0", data_dir=tmp_path, split=split)
+    kept = contents(made)["train"]
+
+    def check_refused():
+        nightly = Jsonl(name="ds", splits={"train": f"{tmp_path}/in/*.jsonl"}, key="id", data_dir=tmp_path)
+        with pytest.raises(InputError, match=f"{options}.* could come back because .* does not record its files"):
+            append(tmp_path, nightly, on_duplicate="keep_old")
+
+    check_refused()
+    write_day(tmp_path, 3)
+    new = Jsonl(name="new", pattern=f"{tmp_path}/in/3.jsonl", data_dir=tmp_path, key="id")
+    made = append(tmp_path, new.build())  # as the error says
+    assert [row for row in contents(made)["train"] if row["id"] < "3"] == kept
+    check_refused()
+
+
+@pytest.mark.parametrize(
     ("deletions", "other"),
     [
         ([["2-0"]], ["1-0"]),  # a row of a new file, left out when it is appended
