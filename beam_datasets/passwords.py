@@ -31,6 +31,10 @@ _SECRET = (
 _NAME = rf"[\w.-]*{_SECRET}"
 _TOKEN_WORD = r"(?:signature|token|(?:(?<![a-z])|(?<=%3F))(?:sig|auth))"
 _TOKEN = rf"[\w.-]*{_TOKEN_WORD}"
+_NO_TOKEN = (  # a number, as of max_token; words, as of the signature of a model
+    r"(?!(?:\s*[:=]\s*['\"]?\d+|(?<=signature)\s*[:=]\s*['\"]?(?-i:[a-z]+\d{0,3}(?:_[a-z]+\d{0,3})+))"
+    r"[.:]?(?![^\s'\",;)\]}]))"
+)
 _CHARACTER = r"(?:[^\s;\"\\]|\\(?!\")|\"(?![,:}\]\s]|$))"  # of a value; quotes before a delimiter of JSON end it
 _END = r"(?:[\\'\")\]}>,.:]{0,5}(?:\s|$)|\\\"|\"[,:}\]])"  # of a value, before punctuation at the end of a word
 
@@ -82,7 +86,8 @@ _QUOTED = re.compile(  # "name": "value" of JSON, of a dict and of texts in them
 
 
 _ASSIGNED = re.compile(  # variables of an environment or an INI file, arguments of Python, headers of HTTP
-    rf"((?:{_SECRET}|{_TOKEN_WORD})(?:\s*=\s*|:\s*)['\"]?)(?!\*\*\*)(?=[^\s'\"(\[]{{0,500}}\d)[^\s'\"(\[]{{8,}}?(?=[;&'\"]|{_END})"
+    rf"((?:{_SECRET}|{_TOKEN_WORD}{_NO_TOKEN})(?:\s*=\s*|:\s*)['\"]?)(?!\*\*\*)"
+    rf"(?=[^\s'\"(\[]{{0,500}}\d)[^\s'\"(\[]{{8,}}?(?=[;&'\"]|{_END})"
     rf"|(^\s*{_NAME}:\s*)(?!{_TYPE})[^\s'\"*(\[]+$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -96,7 +101,7 @@ _OPTION = re.compile(  # of a command line, also as a list of Python or JSON
 
 
 _HEADER = re.compile(  # whose value may have spaces, quotes and more
-    r"((?:authorization|cookie)(?:\s*[:=]\s*|\\*['\"]\s*[:,]\s*))"
+    r"((?:authorization|cookie(?!\s*[:=]\s*\d+(?:\s|$)))(?:\s*[:=]\s*|\\*['\"]\s*[:,]\s*))"
     r"(?:b?(?P<quote>\\*['\"])[^\n]{0,5000}?(?<!\\)(?P=quote)|[^\n'\"]+(?:\"[^\"\n]*\"[^\n'\"]*)*)"
     r"|(\bBearer\s+)(?=[^\s'\"]{0,500}\d)[\w.~+/=-]{8,}",
     re.IGNORECASE,

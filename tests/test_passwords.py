@@ -60,6 +60,11 @@ def test_secrets_of_queries_alone_are_removed(text: str, password: str) -> None:
         ("jdbc:oracle:oci8:me/secret@h and me@h", "jdbc:oracle:oci8:***@h and me@h"),
         ('jdbc:oracle:thin:me/"p/w x"@h:1521:sid', "jdbc:oracle:thin:***@h:1521:sid"),
         ("mongodb://me:sec/ret@h/x", "mongodb://***@h/x"),
+        ("token=sk_live_abc1", "token=***"),
+        ("signature=0a1b2c3d_4e5f", "signature=***"),
+        ("password: 12345678", "password: ***"),
+        ("https://h/x?sig=12345678", "https://h/x?sig=***"),
+        ("Cookie: 20=abc", "Cookie: ***"),
     ],
 )
 def test_passwords_with_signs(text: str, expected: str) -> None:
@@ -76,6 +81,13 @@ def test_passwords_with_signs(text: str, expected: str) -> None:
         "if password == 3: x",
         "max_token=5, passwords=3",
         "x;password=",
+        "max_token: 100000000",
+        "num_token=12345678.",
+        "Config(max_token=123456789, auth: 100000000)",
+        "signature=resnet50_v1_serving",
+        "signature: 'serving_default1', x",
+        "cookie: 20 of 100",
+        "epoch 2, cookie=20",
     ],
 )
 def test_other_texts_stay(text: str) -> None:
