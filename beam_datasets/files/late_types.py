@@ -23,16 +23,20 @@ def describe_late_types(
             values are reported.
         shown: the error of the build.
     """
-    options, problems = [], []
+    options, problems, num_columns, has_published = [], [], 0, False
     for path, field, text in _differences(current, inference.fields(guess), guess, typed_paths):
-        if field is not None:
-            options.append(advice(path, text))
-        else:
+        num_columns += 1
+        if field is None:
             problems.append(text)
+            continue
+        is_published = field.is_published and field.kind != "class"  # whose missing label is -1
+        has_published |= is_published
+        if not (is_published and field.fields is not None):  # it would get other fields than the published ones
+            options.append(advice(path, text))
+    options += ["--union_features"] * has_published
     if not problems and all(f"{option} " in f"{shown} ".replace("\n", " ") for option in options):
         return ""
-    number = len(options) + len(problems)
-    columns = "1 column needs another type" if number == 1 else f"{number} columns need other types"
+    columns = "1 column needs another type" if num_columns == 1 else f"{num_columns} columns need other types"
     lines = [f"{columns} ({guess.rows:,} rows were read again):"]
     lines += [f"add {' '.join(options)}"] * bool(options)
     return "\n  ".join([*lines, *problems])

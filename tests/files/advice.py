@@ -110,6 +110,7 @@ FOLLOWED_ELSEWHERE = {
     "files/builder.py:_row_options --key": _APPENDED,
     "files/builder.py:_adopt_row_options --key": _APPENDED,
     "files/late_types.py:describe_late_types --feature": "tests/files/test_late_types.py",
+    "files/late_types.py:describe_late_types --union_features": "tests/files/test_late_types.py",
     "files/convert.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/published.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/split_assignment.py:as_options --split_by": _APPENDED,

@@ -8,6 +8,7 @@ import pytest
 from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.materializing.appending import append
 from tests.files.days import rows_of
 
 NUM_ROWS = 12
@@ -80,3 +81,33 @@ def test_advice_of_one_column_is_not_repeated(tmp_path):
     with pytest.raises(InputError, match="say so: --feature 'age=int64\\?'") as error:
         Jsonl(pattern=path, key="id", infer_rows=3, data_dir=tmp_path).build(num_workers=1)
     assert "read again" not in str(error.value)
+
+
+def test_missing_objects_of_appended_rows_need_only_union_features(tmp_path):
+    """A type for a published object is an error of its own."""
+    for name, row in (("1", {"id": 1, "o": {"x": 1}}), ("2", {"id": 2, "o": None})):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    files = {name: Jsonl(pattern=str(tmp_path / f"{name}.jsonl"), name="ds", data_dir=tmp_path) for name in "12"}
+    files["1"].build(num_workers=1)
+    with pytest.raises(InputError, match="'o': the value is missing.*--union_features") as error:
+        append("ds", files["2"], data_dir=tmp_path)
+    assert "--feature" not in str(error.value)
+    directory = append("ds", files["2"], data_dir=tmp_path, union_features=True)
+    assert sorted(str(row["o"]["x"]) for row in rows_of(directory)) == ["1", "None"]
+
+
+def test_missing_values_and_objects_of_appended_rows_are_named_together(tmp_path):
+    late = [{"a": 1, "o": {"x": 1}}] * 5 + [{"a": None, "o": None}]
+    for name, rows in (("1", late[:1]), ("2", late)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def files(name, **features):
+        pattern = str(tmp_path / f"{name}.jsonl")
+        return Jsonl(pattern=pattern, name="ds", data_dir=tmp_path, infer_rows=3, features=features)
+
+    files("1").build(num_workers=1)
+    with pytest.raises(InputError, match="2 columns need other types") as error:
+        append("ds", files("2"), data_dir=tmp_path)
+    assert str(error.value).endswith("  add --feature 'a=int64?' --feature 'o=?' --union_features")
+    directory = append("ds", files("2", a="int64?", o="?"), data_dir=tmp_path, union_features=True)
+    assert sum(row["a"] is None and row["o"]["x"] is None for row in rows_of(directory)) == 1
