@@ -99,11 +99,15 @@ def run_prune(args: Sequence[str]) -> int:
     else:
         freed = storage.freed(version.directory for version in old)
         summary = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"
-    for path in stale_paths(storage.dirname(versions[-1].directory)):
+    unneeded = () if parsed.yes else [version.directory for version in old]
+    stale = stale_paths(storage.dirname(versions[-1].directory), unneeded=unneeded)
+    for path in stale:
         say(f"statistics of a removed version: {path}, {'removed' if parsed.yes else 'to be removed'}")
         if parsed.yes:
             storage.remove(path)
-    say(summary if old else "nothing to remove")
+    if not old:
+        summary = f"{plural(len(stale), 'file')} of statistics{', removed' if parsed.yes else '; --yes removes them'}"
+    say(summary if old or stale else "nothing to remove")
     return 0
 
 

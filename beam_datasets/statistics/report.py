@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -160,18 +160,23 @@ def saved_path(directory: str) -> str:
     return storage.join(storage.dirname(directory), FOLDER, storage.basename(directory) + ".json")
 
 
-def stale_paths(folder: str) -> list[str]:
-    """Returns the paths of saved statistics of versions that are not published any more.
+def stale_paths(folder: str, *, unneeded: Collection[str] = ()) -> list[str]:
+    """Returns the paths of saved statistics of versions that are not published any more, or will be removed.
 
     They contain values of examples.
 
     Args:
         folder: the directory of the versions of a dataset.
+        unneeded: the directories of published versions that will be removed.
     """
     names = storage.list_dir(storage.join(folder, FOLDER), missing_ok=True)
     versions = [version for name in names if Version.is_valid(version := name.removesuffix(".json"))]
     directories = [storage.join(folder, version) for version in versions]
-    return [saved_path(directory) for directory in directories if not catalog.is_published(directory)]
+    return [
+        saved_path(directory)
+        for directory in directories
+        if directory in unneeded or not catalog.is_published(directory)
+    ]
 
 
 def save(statistics: Statistics) -> str:

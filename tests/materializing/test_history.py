@@ -249,9 +249,17 @@ def test_prune_removes_the_statistics_of_removed_versions(tmp_path, capsys):
     shutil.rmtree(tmp_path / "ds/1.0.0")  # as an earlier version of the library, whose statistics stayed
     saved = tmp_path / "ds/.stats"
     assert main(["prune", "ds", "--keep=1", f"--data_dir={tmp_path}"]) == 0
-    assert f"statistics of a removed version: {saved}/1.0.0.json, to be removed" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    for version in "1.0.0", "2.0.0":
+        assert f"statistics of a removed version: {saved}/{version}.json, to be removed" in out
+    assert f"version: {saved}/3.0.0.json" not in out
+    assert main(["prune", "ds", "--keep=3", f"--data_dir={tmp_path}"]) == 0
+    assert capsys.readouterr().out.endswith("\n1 file of statistics; --yes removes them\n")
     assert sorted(path.name for path in saved.iterdir()) == ["1.0.0.json", "2.0.0.json", "3.0.0.json"]
     assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
     assert [path.name for path in saved.iterdir()] == ["3.0.0.json"]
     assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
     assert capsys.readouterr().out.endswith("nothing to remove\n")
+    (saved / "1.0.0.json").write_text("{}")
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert capsys.readouterr().out.endswith("\n1 file of statistics, removed\n")
