@@ -604,7 +604,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     names = list_datasets(root)
     names_text = ", ".join(names) or "none"
     foreign = instead_of_format("load", name) or instead_of_format("load", config or "")  # such as 'owner/mnist'
-    advice = _damaged_version(_dataset_path(root, name, config)) or did_you_mean(name, names)
+    advice = _incomplete_version(_dataset_path(root, name, config)) or did_you_mean(name, names)
     advice = advice or (foreign and f" {foreign}")
     if name in USUAL_SPLITS:  # such as 'digits:train'
         advice = f" A split is split={name!r} (--split {name})."
@@ -619,12 +619,15 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     )
 
 
-def _damaged_version(folder: str) -> str:
-    """Returns a sentence about a version in a folder that lost metadata after it was published; '' if there is none."""
+def _incomplete_version(folder: str) -> str:
+    """Returns a sentence about a version in a folder that has a manifest but no other metadata; '' if there is none."""
     for version in _list_version_dirs(folder):
         directory = storage.join(folder, str(version))
         if storage.exists(storage.join(directory, MANIFEST_FILE)):
-            return f" {directory} is damaged. To check it: beam-datasets verify {directory}."
+            return (
+                f" {directory} is not complete: it is being published, was partly removed, or is damaged. "
+                f"To check it: beam-datasets verify {directory}."
+            )
     return ""
 
 

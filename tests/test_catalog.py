@@ -1,4 +1,5 @@
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -250,3 +251,14 @@ def test_a_dataset_that_this_user_may_not_enter(capsys):
             bd.load("small", data_dir=root)
         assert main(["list", "--data_dir", root]) == 0
         assert f"{root}/small: Permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_version_without_metadata_may_be_unfinished_or_damaged(tmp_path):
+    """On a store, a version that is being published or removed has the same files as a damaged one."""
+    directory = tmp_path / "pets" / "1.0.0"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text("{}")
+    advice = f"{directory} is not complete: it is being published, was partly removed, or is damaged. To check it: "
+    with pytest.raises(DatasetNotFoundError, match=re.escape(f"{advice}beam-datasets verify {directory}.")):
+        catalog.find_dataset_dir("pets", str(tmp_path))
