@@ -16,6 +16,8 @@ MAX_LIST = 1 << 28  # values in one row of a Parquet file, or in a compressed te
 MAX_LINE = 1 << 27  # bytes of a line of text
 MAX_FIELD = 1 << 28  # characters of a field of a CSV file; Python's default of 131,072 is too low for real files
 MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 frames per second
+_MAX_LIMIT = 1 << 62  # so that lengths that it bounds fit the native module's integers
+_MAX_DIGITS = 30  # with zeros before the number; Python does not read thousands of digits
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
 """Environment variable with a higher value of all these limits."""
 
@@ -24,11 +26,11 @@ def limit_of(max_number: int) -> int:
     """Returns the limit of the environment variable; `max_number` if that is higher, or the variable is not set.
 
     Raises:
-        InputError: the variable is not a positive integer.
+        InputError: the variable is not a positive integer of at most 2**62.
     """
     text = os.environ.get(VARIABLE, "")
-    if text and not (text.isdecimal() and int(text)):
-        raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
+    if text and not (text.isdecimal() and len(text) <= _MAX_DIGITS and 0 < int(text) <= _MAX_LIMIT):
+        raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r:.40}; the highest is {_MAX_LIMIT}")
     return max(int(text or 0), max_number)
 
 

@@ -296,6 +296,12 @@ def test_too_many_pixels(monkeypatch):
     monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "many")
     with pytest.raises(InputError, match="expected a positive integer, got 'many'"):
         check_size(1 << 20, 1 << 20)
+    for text in "0", str((1 << 62) + 1), str(1 << 64), "9" * 5000:
+        monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", text)
+        with pytest.raises(InputError, match=f"the highest is {1 << 62}$"):
+            check_size(1 << 20, 1 << 20)
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", str(1 << 62))
+    check_size(1 << 20, 1 << 20)
     check_size(1 << 14, 1 << 14)
 
 
