@@ -80,7 +80,7 @@ class AppendPlan:
     @property
     def left_out(self) -> list[dict[str, Any]]:
         """What the builds of the appended datasets left out, by their run.json."""
-        return [each for directory in self.appended_dirs for each in run_report.left_out_of(directory)]
+        return run_report.merge_left_out(map(run_report.left_out_of, self.appended_dirs))
 
     @property
     def has_changes(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import platform
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from beam_datasets import storage
@@ -20,6 +21,7 @@ from beam_datasets.publishing.shard_file import WrittenShard
 
 _log = logging.getLogger(__name__)
 _ENGINE_FACTS = ("job", "id", "page", "log", "restarts", "units")  # of progress.json that still hold after the run
+_FIELDS = {"reason", "number"}  # of each item of `left_out`
 
 
 def make_run_report(
@@ -71,7 +73,23 @@ def left_out_of(dataset_dir: str) -> list[dict[str, Any]]:
         listed = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))["left_out"]
     except (StorageError, ValueError, KeyError, TypeError):  # it is only a report
         return []
-    return listed if isinstance(listed, list) else []
+    is_valid = isinstance(listed, list) and all(isinstance(each, dict) and each.keys() >= _FIELDS for each in listed)
+    return listed if is_valid else []
+
+
+def merge_left_out(reports: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Merges the lists of several builds: each reason once with the sum of its numbers, the most frequent first.
+
+    The examples of a reason are those of the first build that has it.
+
+    >>> merge_left_out([[{"reason": "a", "number": 1, "example": "x"}], [{"reason": "a", "number": 2, "example": "y"}]])
+    [{'reason': 'a', 'number': 3, 'example': 'x'}]
+    """
+    merged: dict[Any, dict[str, Any]] = {}
+    for each in itertools.chain.from_iterable(reports):
+        first = merged.setdefault(each["reason"], {**each, "number": 0})
+        first["number"] += each["number"]
+    return sorted(merged.values(), key=lambda each: -each["number"])
 
 
 def add_left_out(dataset_dir: str, bad_rows: Sequence[Mapping[str, Any]]) -> None:

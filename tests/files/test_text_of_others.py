@@ -123,6 +123,22 @@ def test_run_json_has_the_rows_left_out(tmp_path):
     assert left_out_of(builder(skip_bad=True).build(num_workers=1, overwrite=True), files) == expected
 
 
+def test_run_json_of_an_append_of_several_builders_has_each_reason_once(tmp_path):
+    def builder(name, text):
+        (tmp_path / f"{name}.csv").write_text(text)
+        pattern = str(tmp_path / f"{name}.csv")
+        return Csv(name="made", pattern=pattern, key="id", features={"x": "int64"}, skip_bad=True, data_dir=tmp_path)
+
+    made = builder("a", "id,x\na,1\n").build(num_workers=1)
+    new = [builder("b", "id,x\nb,2\nc,q\n1,2,3\n"), builder("c", "id,x\nd,q\ne,r\nf,3\n")]
+    reasons = left_out_of(bd.append(made, new), tmp_path)
+    assert [(each["reason"], each["number"]) for each in reasons] == [
+        ("column 'x': ... is not an integer", 3),
+        ("... fields where the header has ...", 1),
+    ]
+    assert reasons[0]["example"] == "b.csv, line 3: column 'x': 'q' is not an integer"
+
+
 @pytest.mark.parametrize("kind", ["csv", *slow("jsonl", "text_lines")])
 def test_skip_bad_leaves_out_the_rest_of_a_cut_file(files, kind):
     data = gzip.compress(TEXT[kind])
