@@ -19,6 +19,19 @@ Stamp: TypeAlias = "tuple[int, float]"
 FormatOptions: TypeAlias = "Mapping[str, str | bool | list[str]]"
 """Name of an option of a builder of files -> its value."""
 
+DEFAULT_OPTIONS: FormatOptions = {
+    "comment": "",
+    "decimal": ".",
+    "escapechar": "",
+    "exif_orientation": "keep",
+    "frames": "error",
+    "keep_blank": False,
+    "missing": [],
+    "quote": '"',
+    "thousands": "",
+}
+"""Values of options of builders of files that are not given; without options whose default depends on the files."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -64,6 +77,8 @@ class Inputs:
     def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
         """Returns these inputs with the options of others: for each format the first ones, and which of them differ.
 
+        An option that is given as its default is equal to one that is not given.
+
         >>> one, other = Inputs(options={"csv": {"decimal": ","}}), Inputs(options={"csv": {}, "text_lines": {}})
         >>> joined = Inputs().with_options_of([one, other])
         >>> joined.options, joined.differing
@@ -74,7 +89,7 @@ class Inputs:
         for inputs in all_inputs:
             for name, values in inputs.options.items():
                 first = options.setdefault(name, values)
-                other = {each for each in {**first, **values} if first.get(each) != values.get(each)}
+                other = {each for each in {**first, **values} if _effective(first, each) != _effective(values, each)}
                 differing.setdefault(name, set()).update(other, inputs.differing.get(name, ()))
         return replace(
             self, options=options, differing={name: sorted(names) for name, names in differing.items() if names}
@@ -176,6 +191,11 @@ class Inheritance:
             columns={**first.columns, **dict.fromkeys(self.dropped, "drop")},
             selected_by=tuple(dict.fromkeys([*first.selected_by, *self.selected_by])),
         )
+
+
+def _effective(options: FormatOptions, name: str) -> object:
+    """Returns the value of an option: the given one, or its default."""
+    return options.get(name, DEFAULT_OPTIONS.get(name))
 
 
 def deleted_hashes(keys: Iterable[Key]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.text_lines import TextLines
-from beam_datasets.metadata.inputs import Inputs
+from beam_datasets.metadata.inputs import DEFAULT_OPTIONS, Inputs
 
 GERMAN = {"decimal": ",", "thousands": "."}
 
@@ -201,6 +201,30 @@ def test_options_of_an_append_are_recorded(tmp_path):
     rows = {row["id"]: row["x"] for row in bd.builder_from_directory(directory).as_dataset("train")}
     assert rows == {1: 1.5, 2: 1234.5, 3: 1500.0, 4: 1.5}
     assert recorded(directory)["differing"] == {"csv": ["decimal", "thousands"]}
+
+
+def test_options_given_as_their_defaults_do_not_differ(tmp_path):
+    """The next append, without them, was refused."""
+    write(tmp_path / "in", "1.csv", "id,x\n1,1.5\n")
+    Csv(name="ds", pattern=f"{tmp_path}/in/*.csv", data_dir=tmp_path, key="id").build()
+    directory, _ = appended(tmp_path, 2, "id,x\n2,2.5\n", decimal=".", thousands="", frames="error")
+    assert "differing" not in recorded(directory)
+    directory, _ = appended(tmp_path, 3, "id,x\n3,3.5\n")
+    assert len(values(directory)) == 3
+
+
+@pytest.mark.parametrize("name", DEFAULT_OPTIONS)
+def test_defaults_of_options_are_those_of_the_builders(name):
+    kind = TextLines if name == "keep_blank" else Csv
+    states = [
+        {
+            attribute: value
+            for attribute, value in vars(kind(pattern="x", **given)).items()
+            if attribute != "_format_options"
+        }
+        for given in ({}, {name: DEFAULT_OPTIONS[name]})
+    ]
+    assert repr(states[0]) == repr(states[1])
 
 
 @pytest.mark.slow
