@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.arguments import is_unicode
-from beam_datasets.errors import BeamDatasetsError, did_you_mean
+from beam_datasets.errors import BeamDatasetsError, did_you_mean, nearest_name
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.decode import PartialDecoding
@@ -182,7 +182,7 @@ class Where:
             _, (text,) = self._evaluate(database, columns, "SELECT json_serialize_sql(?)", arguments)
             parsed = json.loads(text)
             if parsed["error"]:
-                raise self._parse_error(parsed, len(prefix), columns, features)
+                raise self._parse_error(parsed, len(prefix), columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(database, nodes, columns)
         refs = self._check_names(nodes, features, columns, len(prefix))
@@ -213,9 +213,10 @@ class Where:
         for name, node in refs.items():
             pointed = _mark_position(self.expression, node["query_location"] - num_before)
             if name not in original_names and name not in parameters:
-                hint = _with_dots(nodes, features) or _without_quotes(name, features)
-                hint = hint or self._with_quotes(features) or _with_parents(node["column_names"], features)
-                hint = hint or did_you_mean(name, features) or f" A text is in single quotes: {name!r}."
+                hint = _with_dots(nodes, features) or _without_quotes(name, columns)
+                hint = hint or self._with_quotes(columns) or _with_parents(node["column_names"], columns)
+                hint = hint or _propose((near,) for near in [nearest_name(name, columns)] if near)
+                hint = hint or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in original_names and original_names[name] not in columns:
                 feature = features[original_names[name]]
@@ -227,14 +228,13 @@ class Where:
             raise self._error(hint.strip(), columns)
         return refs
 
-    def _parse_error(self, parsed: Any, num_before: int, columns: dict[str, Any], features: Any) -> BeamDatasetsError:
+    def _parse_error(self, parsed: Any, num_before: int, columns: dict[str, Any]) -> BeamDatasetsError:
         """Returns the error for an expression that cannot be parsed.
 
         Args:
             parsed: the answer of DuckDB's `json_serialize_sql`.
             num_before: number of characters before the expression in the parsed query.
             columns: the columns, for the error.
-            features: the features of the dataset.
         """
         text, position = parsed["error_message"], int(parsed.get("position", 0)) - num_before
         if isinstance(error := to_error(text), LimitError):
@@ -242,25 +242,26 @@ class Where:
         if "expression depth limit" in text:
             return self._error(_TOO_DEEP, columns)
         near = re.search(r'at or near "(\w+)"', text)
-        hint = self._with_quotes(features, near[1].lower() if near else "")
+        hint = self._with_quotes(columns, near[1].lower() if near else "")
         return self._error(f"{text}{hint and f'.{hint}'}\n{_mark_position(self.expression, position)}", columns)
 
-    def _with_quotes(self, features: Any, reserved: str = "") -> str:
+    def _with_quotes(self, columns: dict[str, Any], reserved: str = "") -> str:
         """Returns a hint for a name in the expression that needs double quotes, such as order-id; '' if there is none.
 
         Args:
-            features: the features of the dataset.
+            columns: the columns; see `_names`.
             reserved: a word of SQL that cannot be a name without quotes, in lower case.
         """
         num_written, quoted = 0, ""
-        for _, steps, _ in iter_nested_features(features):
+        for steps in _column_steps(columns):
             is_plain = [_PLAIN.fullmatch(step) is not None and step.lower() != reserved for step in steps]
             if all(is_plain):
                 continue
             for start in range(is_plain.index(False) + 1):  # perhaps the expression has other parents
-                written = rf"(?<![\w\"]){re.escape('.'.join(steps[start:]))}(?![\w\"])"
-                if len(steps) - start > num_written and re.search(written, self.expression, re.IGNORECASE):
-                    num_written = len(steps) - start
+                written = ".".join(steps[start:])
+                pattern = rf"(?<![\w\"]){re.escape(written)}(?![\w\"])"
+                if len(written) > num_written and re.search(pattern, self.expression, re.IGNORECASE):
+                    num_written = len(written)
                     quoted = ".".join(step if plain else _quote(step) for step, plain in zip(steps, is_plain))
         return f" The feature is in double quotes in an expression: {quoted}." if quoted else ""
 
@@ -351,6 +352,24 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _propose(names: Iterable[tuple[str, ...]]) -> str:
+    """Returns a hint that proposes names, with double quotes where an expression needs them; '' without names.
+
+    Args:
+        names: the steps to each.
+
+    >>> print(_propose([("a", "b"), ("a", "order-id")]))
+     Did you mean 'a.b' or a."order-id"?
+    """
+    listed = [
+        repr(".".join(steps))
+        if all(map(_PLAIN.fullmatch, steps))
+        else ".".join(step if _PLAIN.fullmatch(step) else _quote(step) for step in steps)
+        for steps in names
+    ]
+    return f" Did you mean {' or '.join(listed[:_MAX_NAMES])}?" if listed else ""
+
+
 def _compared(node: Any) -> list[Any]:
     """Returns the nodes that a comparison, `in` or `between` compares with each other; [] for any other node."""
     if node["class"] == "COMPARISON":
@@ -433,23 +452,37 @@ def _with_dots(nodes: list[Any], features: Any) -> str:
     return ""
 
 
-def _without_quotes(name: str, features: Any) -> str:
+def _column_steps(columns: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yields the steps to each value that an expression can name: a column, or a field of a struct, at any depth.
+
+    Args:
+        columns: the columns; see `Where._names`. A sequence becomes a list, which has no such fields.
+    """
+    import pyarrow as pa  # which the columns have imported
+
+    for name, (kind, _) in columns.items():
+        yield (name,)
+        if pa.types.is_struct(kind):
+            fields = {field.name: (field.type, None) for field in map(kind.field, range(kind.num_fields))}
+            yield from ((name, *steps) for steps in _column_steps(fields))
+
+
+def _without_quotes(name: str, columns: dict[str, Any]) -> str:
     """Returns a hint for the quoted name of a nested feature, such as "a.b" in quotes; '' if there is none."""
-    nested = {".".join(steps).lower(): steps for _, steps, _ in iter_nested_features(features) if len(steps) > 1}
+    nested = {".".join(steps).lower(): steps for steps in _column_steps(columns) if len(steps) > 1}
     return f" Without quotes around the dots, it is the feature {'.'.join(nested[name])}." if name in nested else ""
 
 
-def _with_parents(steps: list[str], features: Any) -> str:
+def _with_parents(steps: list[str], columns: dict[str, Any]) -> str:
     """Returns a hint for a nested feature of which an expression has the last steps alone; '' if there is none.
 
     Args:
         steps: the steps in the expression, such as ['price'] for product.price.
-        features: the features of the dataset.
+        columns: the columns; see `Where._names`.
     """
     written = list(map(str.lower, steps))
-    nested = [inner for _, inner, _ in iter_nested_features(features) if len(inner) > len(steps)]
-    names = [join_steps(inner) for inner in nested if list(map(str.lower, inner[-len(steps) :])) == written]
-    return f" Did you mean {' or '.join(map(repr, names[:_MAX_NAMES]))}?" if names else ""
+    nested = [inner for inner in _column_steps(columns) if len(inner) > len(steps)]
+    return _propose(inner for inner in nested if list(map(str.lower, inner[-len(steps) :])) == written)
 
 
 def _names_in_divisions(node: Any) -> list[list[str]]:

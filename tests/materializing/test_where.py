@@ -453,6 +453,37 @@ def test_names_with_several_parents_are_all_proposed() -> None:
         Where("title = 1").compile(tree)
 
 
+@pytest.mark.parametrize(
+    "expression, proposed",
+    [
+        ("x > 1", None),
+        ("z > 1", None),
+        ("pixels > 1", None),
+        ("imgg > 1", None),
+        ("y > 1", "'q.y'"),
+        ("a-b > 1", None),
+        ("order_id > 1", '"order-id"'),
+        ("orderid > 1", '"order-id"'),
+        ("deep > 1", 'q."b-c".deep'),
+        ("order-id > 1", '"order-id"'),
+        ("1 < order-id", '"order-id"'),
+        ("order > 1", '"order"'),
+    ],
+)
+def test_only_names_that_a_condition_can_use_are_proposed(expression: str, proposed: str | None) -> None:
+    """None inside sequences, and none without a column; each as SQL needs it."""
+    inner = {"y": np.int64, "b-c": {"deep": np.int64}, "pixels": F.Image(), "r": F.Sequence({"z": np.int64})}
+    numbers = dict.fromkeys(["order", "order-id"], np.int64)
+    tree = F.FeaturesDict({"s": F.Sequence({"x": np.int64, "a-b": np.int64}), "q": inner, "img": F.Image(), **numbers})
+    with raises_with(BeamDatasetsError, mentions=[]) as caught:
+        Where(expression).compile(tree)
+    problem = str(caught.value)
+    assert ("Did you mean" in problem or "in double quotes" in problem) == (proposed is not None)
+    if proposed is not None:
+        assert f"Did you mean {proposed}?" in problem or f"in an expression: {proposed}." in problem
+        assert Where(f"{proposed.strip(chr(39))} > 3").compile(tree)([]) == []
+
+
 def test_nested_names_are_proposed_at_any_depth() -> None:
     tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "n": np.int64})
     with raises_with(BeamDatasetsError, mentions=["a/b/c", "a.b.c."]):
