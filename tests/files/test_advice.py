@@ -79,7 +79,7 @@ def test_options_exist():
     of_kind = {kind: option_names(kind) | {"--help"} for kind in KINDS}
     commands = options_of_commands()
     of_kind["published"] = commands["append"]  # errors of files that are appended
-    of_kind["convert"] = of_builders | commands["append"]
+    of_kind["convert"] = of_kind["late_types"] = of_builders | commands["append"]
     of_all_commands = {"--debug", "--imports", "--builder"}  # --builder.NAME is an argument of a builder
     everywhere = of_all_commands.union(of_builders, *commands.values())
     for key, texts in collected().items():
