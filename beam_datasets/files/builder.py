@@ -192,8 +192,12 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
     def _reasons_of_first_rows(self) -> str:
         """Returns why rows of the first units are left out; '' if no row is, or if the units cannot be read again."""
         try:
+            with counted_here():  # which reads rows, too
+                sources = {
+                    id(source): source for source in self.split_generators(None).values()
+                }  # splits may share one
             with counted_here() as counts:
-                for source in self.split_generators(None).values():
+                for source in sources.values():
                     for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
                         next(iter(source.read(unit)), None)
         except BeamDatasetsError:  # the error of the run itself is raised, which this one would hide

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import DuplicateKeyError, InputError
+from beam_datasets.errors import DuplicateKeyError, InputError, NoExamplesError
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.split_assignment import SplitBy
 from tests.files.days import rows_of
@@ -255,3 +255,12 @@ def test_splits_that_are_not_recorded_must_be_given(tmp_path):
     test_files = {"splits": {"test": f"{tmp_path}/in/4.jsonl"}}
     write_day(tmp_path, 4)
     assert len(contents(append(tmp_path, Jsonl(name="ds", key="id", **test_files)))["test"]) > COUNT
+
+
+def test_rows_that_cannot_be_used_are_counted_once(tmp_path):
+    """They were counted once for each split, and once more."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", split_by=SplitBy(group="user"), splits={"train": "60%", "a": "20%", "b": "20%"}).build()
+    write_day(tmp_path, 2, [{**row, "n": f"x{row['n']}"} for row in day(2)])
+    with pytest.raises(NoExamplesError, match=rf"left out: {COUNT}\n"):
+        append(tmp_path, files(tmp_path, skip_bad=True))
