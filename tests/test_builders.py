@@ -361,7 +361,7 @@ def test_reading_what_is_not_published(tmp_path):
         place.write_text("{}")
     with raises_with(DatasetNotFoundError, got="spec_multi/big-2.x:3.1.4", mentions=["spec_multi/small:1.0.0."]):
         Multi(data_dir=tmp_path, config="big-2.x").as_dataset()
-    with raises_with(DatasetNotFoundError, mentions=["directory", "/nowhere: the directory does not exist"]):
+    with raises_with(DatasetNotFoundError, mentions=["/nowhere: the directory does not exist"]):
         Plain(data_dir=tmp_path / "nowhere").as_dataset()
 
 

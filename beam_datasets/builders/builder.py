@@ -77,7 +77,6 @@ class DatasetBuilder(DeclaredVariants):
         MANUAL_DOWNLOAD_INSTRUCTIONS: the files that the user must put into the manual directory, and their source.
         MAX_SIMULTANEOUS_DOWNLOADS: maximum number of simultaneous downloads from a server; None for 8.
         name: the dataset's name.
-        builder_config: the variant; None if the dataset has none.
         version: the version.
         requested_version: the version or pattern that was asked for; None if `version` is the canonical one by default.
         pkg_dir_path: directory of README.md, CITATIONS.bib and checksums.tsv; None for that of the module.
@@ -134,7 +133,7 @@ class DatasetBuilder(DeclaredVariants):
         self.download_size = 0  # bytes, when `split_generators` has been called
         config, version = catalog.split_config(config, version)
         self.requested_version = version
-        self.builder_config: Any = self._choose_config(config, version)
+        self._builder_config = self._choose_config(config, version)
         self.version = self._choose_version(version)
 
     def _build_described_info(self) -> DatasetInfo:
@@ -187,6 +186,11 @@ class DatasetBuilder(DeclaredVariants):
         raise TypeError(f"{type(self).__name__} must define _split_generators(self), which returns {{split: source}}.")
 
     # What a user calls.
+
+    @property
+    def builder_config(self) -> Any:
+        """The variant; None where the dataset has none."""
+        return self._builder_config
 
     @functools.cached_property
     def info(self) -> DatasetInfo:

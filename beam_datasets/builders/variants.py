@@ -54,7 +54,7 @@ class DeclaredVariants:
     BUILDER_CONFIGS: ClassVar[Sequence[Any]] = ()
     DEFAULT_BUILDER_CONFIG_NAME: ClassVar[str | None] = None
     name: str
-    builder_config: Any
+    _builder_config: BuilderConfig | None
 
     @classmethod
     def configs(cls) -> dict[str, BuilderConfig]:
@@ -88,7 +88,7 @@ class DeclaredVariants:
     @property
     def _config_name(self) -> str | None:
         """Returns the name of the config; None if the dataset has no configs."""
-        return self.builder_config.name if self.builder_config else None
+        return self._builder_config.name if self._builder_config else None
 
     def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
         """Returns the config of a name, or the default config; if several have the name, the one of the version."""
@@ -155,7 +155,7 @@ class DeclaredVariants:
 
     def _versions(self) -> list[Version]:
         """Returns the canonical version first, then the others that can be read."""
-        config = self.builder_config or BuilderConfig()
+        config = self._builder_config or BuilderConfig()
         canonical = config.version or self.VERSION
         if canonical is None:
             raise ValueError(f"{type(self).__name__} needs a version: VERSION = Version('1.0.0').")

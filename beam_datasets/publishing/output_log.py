@@ -227,11 +227,12 @@ def recorded_output(path: str) -> Iterator[None]:
     terminals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     copies = {name: _CopiedStream(stream, recorder) for name, stream in terminals.items() if stream is not None}
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    # A handler whose stream is a property, such as `logging.lastResort`, looks up sys.stderr at each record.
     handlers: list[tuple[Any, _CopiedStream]] = [
         (handler, _CopiedStream(handler.stream, recorder))
         for logger in loggers
         for handler in getattr(logger, "handlers", ())
-        if isinstance(handler, logging.StreamHandler) and _is_of_terminal(handler.stream)
+        if isinstance(handler, logging.StreamHandler) and "stream" in vars(handler) and _is_of_terminal(handler.stream)
     ]
     for name, copy in copies.items():
         setattr(sys, name, copy)

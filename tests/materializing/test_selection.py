@@ -174,7 +174,7 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
             ("one", {"reshuffle": salt}, TypeError, {"mentions": ["reshuffle", type(salt).__name__]})
             for salt in (True, 7, [""])
         ),
-        ("one", {"num_shards": {"tset": 1}}, ValueError, {"mentions": ["num_shards", "['tset']"]}),
+        ("one", {"num_shards": {"tset": 1}}, ValueError, {"mentions": ["num_shards", "'tset'"]}),
     ],
 )
 def test_what_cannot_be(data, source, asked, kind, wanted):

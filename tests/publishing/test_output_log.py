@@ -131,6 +131,20 @@ def test_a_handler_of_another_stream_for_the_same_descriptor_is_recorded(tmp_pat
     assert (tmp_path / "log").read_text().splitlines().count("text") >= 1
 
 
+def test_a_handler_whose_stream_is_a_property_is_recorded(tmp_path):
+    """`logging.lastResort` looks up sys.stderr at each record; packages such as absl have handlers of its class."""
+    logger = logging.getLogger("beam_datasets_of_last_resort")
+    logger.addHandler(logging.lastResort)
+    logger.propagate = False
+    try:
+        with terminal() as (_, err), recorded_output(str(tmp_path / "log")):
+            logger.warning("once")
+        assert err.getvalue() == "once\n"
+    finally:
+        logger.removeHandler(logging.lastResort)
+    assert (tmp_path / "log").read_text() == "once\n"
+
+
 def test_a_handler_that_the_code_has_made_works_after_the_run(tmp_path):
     logger = logging.getLogger("made in a run")
     with terminal() as (_, err):
