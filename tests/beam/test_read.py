@@ -240,7 +240,7 @@ def test_damage_is_named_by_the_run(tmp_path: Path) -> None:
         with local() as pipeline:
             pipeline | ReadDataset(directory, "train")
     storage.remove(str(shard))
-    with pytest.raises(Exception, match="00001-of-00002: the file or directory does not exist"), local() as pipeline:
+    with pytest.raises(Exception, match="00001-of-00002: the shard does not exist"), local() as pipeline:
         pipeline | ReadDataset(directory, "train")
     with local() as pipeline:
         assert_that(pipeline | ReadDataset(directory, "train[:10]") | beam.combiners.Count.Globally(), equal_to([10]))

@@ -75,7 +75,6 @@ COMMANDS = [
     ["tag", "a:1.0.0", "t", "--data_dir", URL],
     ["prune", "a", "--keep", "1", "--data_dir", URL],
     ["gc", URL],
-    ["new", "a", "--to", URL],
     ["doctor", "--data_dir", URL],
 ]
 
