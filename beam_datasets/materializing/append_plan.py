@@ -79,7 +79,7 @@ class AppendPlan:
 
     @property
     def left_out(self) -> list[dict[str, Any]]:
-        """What the builds of the appended datasets left out, by their run.json."""
+        """Reasons for which the builds of the appended datasets left out rows or examples, by their run.json."""
         return run_report.merge_left_out(map(run_report.left_out_of, self.appended_dirs))
 
     @property

@@ -73,17 +73,13 @@ def build_sources(
     built: list[Any] = []
     notes: list[str] = []
     errors = ErrorList()
-    comparing: dict[str, Any] = {
-        "take_changed": take_changed,
-        "compare_checksums": compare_checksums,
-        "may_lack": options.union_features,
-        "to_delete": options.delete,
-    }
     with disk_commit.beside(build_root) as folder:
         builders = {n: one.elsewhere(storage.join(folder, str(n))) for n, one in enumerate(new) if _is_builder(one)}
         for builder in builders.values():
             with errors.keep():
-                notes += _prepare(builder, parent, **comparing)
+                notes += _prepare(
+                    builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
+                )
         errors.raise_all()
         for number, one in enumerate(new):
             if number not in builders:
@@ -103,16 +99,24 @@ def _is_builder(new: Any) -> bool:
     return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
-def _prepare(builder: Any, parent: ReadOnlyBuilder, **comparing: Any) -> list[str]:
+def _prepare(
+    builder: Any, parent: ReadOnlyBuilder, options: AppendOptions, *, take_changed: bool, compare_checksums: bool
+) -> list[str]:
     """Leaves known files out of a builder of files, and checks the schema of any builder; returns notes for the user.
 
     Args:
         builder: the builder. Changed.
         parent: the published version.
-        **comparing: see `_exclude_known_files`.
+        options: the options of the append.
+        take_changed: whether files that have changed since are read.
+        compare_checksums: whether files of the same size and time are compared by their checksums.
     """
     builder.is_appended = True
-    notes = _exclude_known_files(builder, parent, **comparing) if hasattr(builder, "only_new") else []
+    notes = []
+    if hasattr(builder, "only_new"):
+        notes = _exclude_known_files(
+            builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
+        )
     if getattr(builder, "has_files", True):
         with contextlib.suppress(NoExamplesError):  # which is allowed, or raised again
             builder.info  # noqa: B018  # checks the schema before anything is built
@@ -125,34 +129,46 @@ def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str)
     return error.with_message("\n  ".join([f"{error}", *lines]))
 
 
+def _with_text_columns(published_inputs: Inputs, features: Any) -> Inputs:
+    """Returns the inputs with the type string for each column whose feature is a Text, which cannot be None.
+
+    A column that some files lacked was recorded with another type.
+
+    Args:
+        published_inputs: the inputs of the published version.
+        features: its features.
+    """
+    texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
+    return replace(published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")})
+
+
 def _exclude_known_files(
-    builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, to_delete: Iterable[Key], **comparing: bool
+    builder: Any, parent: ReadOnlyBuilder, options: AppendOptions, *, take_changed: bool, compare_checksums: bool
 ) -> list[str]:
     """Excludes the files that are in the published version from a builder of files; returns notes for the user.
 
     Args:
         builder: the builder. Changed.
         parent: the published version.
+        options: the options of the append.
         take_changed: whether files that have changed since are read.
-        to_delete: the keys to delete.
-        **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
+        compare_checksums: whether files of the same size and time are compared by their checksums.
 
     Raises:
         InputError: the keys or splits of new rows are not determined, or rows that were left out could come back.
     """
-    published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir), []
-    if published_inputs is None or not published_inputs.files:
+    published_inputs, notes = staged_inputs.read_inputs(parent.dataset_dir) or Inputs(), []
+    if not published_inputs.files:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-        published_inputs = published_inputs or Inputs()
     _check_key_is_known(builder, parent, published_inputs)
     features: Any = parent.info.features
-    if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
-        texts = {name for name in published_inputs.columns if name in features and type(features[name]) is Text}
-        published_inputs = replace(
-            published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")}
-        )
     changed = builder.only_new(
-        published_inputs, take_changed=take_changed, features=features, splits=parent.info.splits, **comparing
+        published_inputs if options.union_features else _with_text_columns(published_inputs, features),
+        take_changed=take_changed,
+        compare_checksums=compare_checksums,
+        may_lack=options.union_features,
+        features=features,
+        splits=parent.info.splits,
     )
     if builder.published_key:
         notes.append(f"the key of the new rows is that of {parent.version}: {builder.published_key}")
@@ -167,11 +183,11 @@ def _exclude_known_files(
         )
     if not published_inputs.files:
         how = f"because {parent.version} does not record its files"
-        _check_no_row_returns(parent, published_inputs, how, f"{builder.files_text}", to_delete)
+        _check_no_row_returns(parent, published_inputs, how, f"{builder.files_text}", options.delete)
     if changed:
         if take_changed:
             files = f"{', '.join(changed)} (--take_changed)"
-            _check_no_row_returns(parent, published_inputs, "with changed files", files, to_delete)
+            _check_no_row_returns(parent, published_inputs, "with changed files", files, options.delete)
         way = "taken" if take_changed else NOT_TAKEN
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:

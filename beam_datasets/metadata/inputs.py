@@ -153,7 +153,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Inheritance:
-    """What a version that is made from published ones takes from their inputs.json.
+    """Inputs that a version made from published ones takes from their inputs.json.
 
     Attributes:
         sources: directories of the published versions.

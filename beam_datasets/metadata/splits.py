@@ -622,13 +622,12 @@ class SplitInfo:
         Raises:
             ValueError: the shards have another format than `file_format`.
         """
-        if self.filename_template is None:
+        template = self.filename_template
+        if template is None:
             return None
-        if self.filename_template.fileformat != file_format:
-            raise ValueError(
-                f"split {self.name!r} is stored as {self.filename_template.fileformat}, not as {file_format}."
-            )
-        return join(self.directory, self.filename_template.spec(self.num_shards))
+        if template.fileformat != file_format:
+            raise ValueError(f"split {self.name!r} is stored as {template.fileformat}, not as {file_format}.")
+        return join(self.directory, template.spec(self.num_shards))
 
     def replace(self, **changes: Any) -> SplitInfo:
         """Returns a copy with some attributes changed."""

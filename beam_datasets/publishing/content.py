@@ -51,7 +51,7 @@ class ContentPlan(Protocol):
 
     @property
     def left_out(self) -> Sequence[Mapping[str, Any]]:
-        """What the sources left out, for run.json: {'reason': text, 'number': int, 'example': text} of each reason."""
+        """Reasons for which rows were left out, each {'reason': text, 'number': int, 'example': text}, for run.json."""
 
 
 @dataclass(frozen=True, slots=True)
