@@ -253,20 +253,19 @@ def announced(text: str, seconds: float = 1.0) -> Iterator[None]:
         text: the line.
         seconds: time after which it is printed.
     """
-    is_done = threading.Event()
 
-    def wait() -> None:
-        """Prints the line unless the work ends before."""
-        if not is_done.wait(seconds) and progress.is_shown:
+    def announce() -> None:
+        """Prints the line, unless --quiet was given meanwhile."""
+        if progress.is_shown:
             say(text, file=sys.stderr)
 
-    thread = threading.Thread(target=wait, name="announced", daemon=True)
-    thread.start()
+    timer = threading.Timer(seconds, announce)
+    timer.start()
     try:
         yield
     finally:
-        is_done.set()
-        thread.join()
+        timer.cancel()
+        timer.join()
 
 
 def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progress], None]:

@@ -76,10 +76,13 @@ def build_sources(
     with disk_commit.beside(build_root) as folder:
         builders = {n: one.elsewhere(storage.join(folder, str(n))) for n, one in enumerate(new) if _is_builder(one)}
         for builder in builders.values():
+            builder.is_appended = True
             with errors.keep():
-                notes += _prepare(
-                    builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
-                )
+                if hasattr(builder, "only_new"):
+                    notes += _exclude_known_files(
+                        builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
+                    )
+                _check_schema(builder)
         errors.raise_all()
         for number, one in enumerate(new):
             if number not in builders:
@@ -99,28 +102,11 @@ def _is_builder(new: Any) -> bool:
     return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
-def _prepare(
-    builder: Any, parent: ReadOnlyBuilder, options: AppendOptions, *, take_changed: bool, compare_checksums: bool
-) -> list[str]:
-    """Leaves known files out of a builder of files, and checks the schema of any builder; returns notes for the user.
-
-    Args:
-        builder: the builder. Changed.
-        parent: the published version.
-        options: the options of the append.
-        take_changed: whether files that have changed since are read.
-        compare_checksums: whether files of the same size and time are compared by their checksums.
-    """
-    builder.is_appended = True
-    notes = []
-    if hasattr(builder, "only_new"):
-        notes = _exclude_known_files(
-            builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
-        )
+def _check_schema(builder: Any) -> None:
+    """Raises the errors of a builder's schema before anything is built; nothing if no files are left to read."""
     if getattr(builder, "has_files", True):
-        with contextlib.suppress(NoExamplesError):  # which is allowed, or raised again
-            builder.info  # noqa: B018  # checks the schema before anything is built
-    return notes
+        with contextlib.suppress(NoExamplesError):  # which is allowed, or raised again when it is built
+            builder.info  # noqa: B018
 
 
 def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:

@@ -22,6 +22,8 @@ from beam_datasets.frames import is_beam
 from beam_datasets.passwords import may_have_secret, without_passwords
 from beam_datasets.publishing.runs import LAST_LINES_SUFFIXES, WORKERS_FILE
 
+log = logging.getLogger(__name__)
+
 MAX_LOG_BYTES = 16 << 20  # of the first lines of the log
 MAX_LAST_BYTES = 4 << 20  # of each of the two files of later lines, while the run is active
 NUM_LAST_LINES = 200  # that a longer log has after its first lines
@@ -198,11 +200,16 @@ class OutputLog:
 
 
 def join_logs(dataset_dirs: Iterable[str], path: str) -> None:
-    """Writes the logs of versions, in their order, to a file; no file if there are none, or one cannot be copied."""
-    with contextlib.suppress(StorageError):
-        logs = [storage.join(folder, WORKERS_FILE) for folder in dataset_dirs]
-        if texts := [storage.read_bytes(log) for log in logs if storage.exists(log)]:
+    """Writes the logs of versions, in their order, to a file; no file if there are none.
+
+    If one cannot be copied, there is no file, and a warning says why: a log is no reason to end an append.
+    """
+    logs = [storage.join(folder, WORKERS_FILE) for folder in dataset_dirs]
+    try:
+        if texts := [storage.read_bytes(file) for file in logs if storage.exists(file)]:
             storage.write_bytes(path, b"".join(texts))
+    except StorageError as error:
+        log.warning("The output of the builders is not kept: %s", error)
 
 
 def is_written_by_beam(frame: FrameType | None) -> bool:
@@ -222,8 +229,8 @@ def recorded_output(path: str) -> Iterator[None]:
     Args:
         path: path of the log file.
     """
-    log = OutputLog(path)
-    recorder = _Recorder(log)
+    output_log = OutputLog(path)
+    recorder = _Recorder(output_log)
     terminals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     copies = {name: _CopiedStream(stream, recorder) for name, stream in terminals.items() if stream is not None}
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
@@ -249,7 +256,7 @@ def recorded_output(path: str) -> Iterator[None]:
             copy.finish()
             if getattr(sys, name) is copy:
                 setattr(sys, name, _unfinished_stream(copy))
-        if problem := log.close():
+        if problem := output_log.close():
             with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
                 print(problem, file=sys.stderr, flush=True)
 

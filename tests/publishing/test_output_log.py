@@ -86,6 +86,14 @@ def test_an_append_keeps_what_the_builders_say(tmp_path):
     check_is_complete((tmp_path / "talking" / "2.0.0" / "workers.log").read_text(), [5, 6, 8, 9])
 
 
+def test_a_log_of_builders_that_cannot_be_copied_is_reported(tmp_path, caplog):
+    (tmp_path / "workers.log").write_text("said\n")
+    (tmp_path / "file").write_text("")
+    output_log.join_logs([str(tmp_path)], str(tmp_path / "file" / "workers.log"))
+    assert "The output of the builders is not kept: " in caplog.text
+    assert str(tmp_path / "file" / "workers.log") in caplog.text
+
+
 def test_a_failed_run_keeps_it_too(tmp_path):
     with terminal(), pytest.raises(bd.errors.GenerationError) as caught:
         Talking(data_dir=tmp_path, bad=1).build(num_workers=1)
