@@ -247,6 +247,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
     _numerals = PYTHON  # the separators in numbers, if values are text
     _packing = 1  # how many times as large as the files their rows are, about
+    _may_be_tables = True  # whether the files may be in the folder of a table; see `table_formats`
     _may_add = False  # whether --feature may name a column that the sampled rows lack
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
@@ -629,7 +630,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _listed_files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """{pattern, or tuple of patterns that are read together: its files}; listed once, with one set of warnings."""
-        return {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
+        return {p: find(p, may_be_table=self._may_be_tables) for p in dict.fromkeys(self._patterns.values())}
 
     @cached_property
     def _assign(self) -> Assignment | None:

@@ -67,7 +67,12 @@ def fixed_folder(pattern: str) -> str:
     return pattern[: max(pattern.rfind("/", 0, first_wildcard), pattern.rfind(os.sep, 0, first_wildcard)) + 1]
 
 
-def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_")) -> list[ListedFile]:
+def files_below(
+    folder: str,
+    pattern: str,
+    hidden: tuple[str, ...] = (".", "_"),
+    check: Callable[[str, str], None] | None = None,
+) -> list[ListedFile]:
     """Returns the files below a folder that match a pattern, in no particular order.
 
     Warnings name what is left out: hidden files that are not empty, pipes, sockets and devices, folders where the
@@ -77,6 +82,8 @@ def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_"))
         folder: absolute path or URL with its last separator; taken literally, without wildcards.
         pattern: pattern relative to the folder, with `/` as separator.
         hidden: first characters of the names that wildcards do not match.
+        check: function that raises an error for a (folder, relative path of what is listed); a path of a folder ends
+            with a slash.
 
     Raises:
         InputError: a folder cannot be listed.
@@ -90,7 +97,10 @@ def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_"))
     matching: list[ListedFile] = []
     left_out: dict[str, list[str]] = {}  # reason -> paths
     for file in files:
-        reason_left_out = name_pattern.reason_to_leave_out(file, file.path[len(folder) :].replace(os.sep, "/"))
+        relative_path = file.path[len(folder) :].replace(os.sep, "/")
+        if check is not None:
+            check(folder, f"{relative_path}/" if file.special == _FOLDER else relative_path)
+        reason_left_out = name_pattern.reason_to_leave_out(file, relative_path)
         if reason_left_out is None:
             matching.append(file)
         elif reason_left_out:
@@ -259,7 +269,7 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
         if not _store_answers(beam_pattern):
             problem = f"expected files that can be listed, got no answer of the store within {_MAX_WAIT:.0f} s"
             raise InputError(f"{folder}{pattern}: {problem}. Check the name, the network and the credentials")
-        [result] = _match_by_beam(beam_pattern)
+        [result] = match_by_beam(beam_pattern)
     except (MissingDependencyError, InputError):
         raise
     except Exception as error:  # each client of a store has its own classes
@@ -300,7 +310,7 @@ def _store_answers(pattern: str) -> bool:
     def ask() -> None:
         """Puts the error of the listing into `outcomes`, or None."""
         try:
-            _match_by_beam(pattern, limit=1)
+            match_by_beam(pattern, limit=1)
         except Exception as error:
             outcomes.put(error)
         else:
@@ -316,7 +326,7 @@ def _store_answers(pattern: str) -> bool:
     return True
 
 
-def _match_by_beam(pattern: str, limit: int | None = None) -> Any:
+def match_by_beam(pattern: str, limit: int | None = None) -> Any:
     """Returns a list of one `MatchResult`, that of the pattern; sets the default options of S3 and HDFS if needed.
 
     Args:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from beam_datasets import limits, storage
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import BROKEN_LINK, ListedFile, files_below, fixed_folder, has_wildcards, list_file
+from beam_datasets.files.table_formats import check_listed, check_parents
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
 from beam_datasets.metadata.inputs import Inputs
@@ -67,18 +68,21 @@ class Piece:
         return (self.file.size if self.stop is None else self.stop) - self.start
 
 
-def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_")) -> list[InputFile]:
+def find(
+    patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"), may_be_table: bool = True
+) -> list[InputFile]:
     """Returns the files that match at least one of the patterns, without duplicates, sorted by name.
 
     Args:
         patterns: paths or URLs, which may have wildcards (see `files/glob.py`). A folder stands for all files below it.
         hidden: first characters of the names of files and folders that wildcards do not match.
+        may_be_table: whether folders and patterns with wildcards may match files of a table; see `table_formats`.
 
     Raises:
-        InputError: a pattern matches nothing.
+        InputError: a pattern matches nothing, or files of a table.
     """
     pattern_list = [patterns] if isinstance(patterns, str) else patterns
-    matches = [_files_of(absolute(pattern), hidden) for pattern in pattern_list]
+    matches = [_files_of(absolute(pattern), hidden, may_be_table=may_be_table) for pattern in pattern_list]
     # the deepest folder that contains the folders of all patterns, with its last separator
     root = _folder_of(os.path.commonprefix([folder for folder, _ in matches]))  # noqa: RUF071  # URLs have no paths
     return sorted(
@@ -101,16 +105,17 @@ def absolute(pattern: str) -> str:
     return storage.normalize(pattern) if not storage.is_remote(pattern) else pattern
 
 
-def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFile]]:
+def _files_of(pattern: str, hidden: tuple[str, ...], *, may_be_table: bool = True) -> tuple[str, list[ListedFile]]:
     """Returns the files of one absolute pattern, and the folder that their names are relative to.
 
     Args:
         pattern: a file, a folder, or a pattern with wildcards. A URL without a final slash may be a folder; the store
             is asked.
         hidden: as in `find`.
+        may_be_table: as in `find`.
 
     Raises:
-        InputError: no file matches.
+        InputError: no file matches, or files of a table do.
     """
     is_url = "://" in pattern
     if not is_url and os.path.lexists(pattern) and not os.path.isdir(pattern):  # even if its name contains wildcards
@@ -121,15 +126,18 @@ def _files_of(pattern: str, hidden: tuple[str, ...]) -> tuple[str, list[ListedFi
             return _folder_of(pattern), [file]
     files: list[ListedFile] = []
     folder = fixed_folder(pattern)
+    check = None if may_be_table else check_listed
     is_folder = pattern.endswith("/") or os.path.isdir(pattern)
     if not is_folder and not folder.endswith("://"):  # such as s3:// of s3://bucket
-        files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden)
+        files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden, check)
     if is_folder or (is_url and not files and not has_wildcards(pattern)):
         folder = pattern.rstrip("/") + "/"
-        files = files_below(folder, "**", hidden)
+        files = files_below(folder, "**", hidden, check)
     if not files:
         hint = ". Braces are not wildcards; these are *, ?, [...] and **" if _BRACES.search(pattern) else ""
         raise InputError(f"no file matches {pattern!r}{hint}")
+    if not may_be_table and (is_folder or has_wildcards(pattern) or len(files) > 1):
+        check_parents(folder)
     return folder, files
 
 

@@ -46,6 +46,7 @@ class Parquet(RowsBuilder):
     """Rows of Parquet files; the arguments are those of RowsBuilder."""
 
     _packing = 8
+    _may_be_tables = False
 
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:

@@ -381,3 +381,14 @@ def test_a_name_with_dots_that_has_two_meanings(tmp_path):
     for keys in itertools.permutations(columns):
         path = jsonl(tmp_path, {key: columns[key] for key in keys})
         assert make_builder("jsonl", path, "--split_by", "column=o.k.z").split_generators(None).keys() == {"p"}
+
+
+@follows("files/table_formats.py:_error --split")
+def test_files_of_a_table(files):
+    files.write("_delta_log/0.json", "{}")
+    paths = [files.folder / f"{name}.parquet" for name in "abc"]
+    for path in paths:
+        pq.write_table(pa.table({"x": [path.stem]}), path)
+    assert ("--split", "train=FILE") in advised(refused("parquet", files.folder))
+    examples = files.read("parquet", f"--split=train={paths[0]}", f"--split=train={paths[2]}")
+    assert sorted(example["x"] for example in examples) == [b"a", b"c"]

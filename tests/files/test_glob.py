@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.files import glob
-from beam_datasets.files.glob import _match_by_beam, _Pattern, files_below
+from beam_datasets.files.glob import _Pattern, files_below, match_by_beam
 from beam_datasets.files.inputs import find
 from beam_datasets.files.labeled_folder import find_labeled_files
 from tests.facts import raises_with
@@ -92,7 +92,7 @@ def keys(monkeypatch):
         objects = [SimpleNamespace(path=url, size_in_bytes=1, last_updated_in_seconds=0) for url in found]
         return [SimpleNamespace(metadata_list=objects)]
 
-    monkeypatch.setattr("beam_datasets.files.glob._match_by_beam", match)
+    monkeypatch.setattr("beam_datasets.files.glob.match_by_beam", match)
     return keys
 
 
@@ -113,10 +113,10 @@ def test_options_of_stores_are_set_only_if_they_are_missing(monkeypatch, problem
     systems = SimpleNamespace(match=match, set_options=calls.append)
     monkeypatch.setattr("beam_datasets.files.glob.file_systems", lambda: systems)
     if sets_options:
-        assert _match_by_beam("s3://b/options/*") == ["found"]
+        assert match_by_beam("s3://b/options/*") == ["found"]
     else:
         with pytest.raises(ValueError, match="AccessDenied"):
-            _match_by_beam("s3://b/options/*")
+            match_by_beam("s3://b/options/*")
     assert len(calls) == sets_options
 
 
@@ -229,7 +229,7 @@ def test_urls_of_other_schemes_are_named(url, way):
     ["s3://me:pw-secret@bucket/x.csv", "gs://:pw-secret@b/*", "hdfs://me:pw-secret@h:80/x", "s3://me:a/pw-secret@b/x"],
 )
 def test_a_password_in_a_url_is_not_given_to_clients_that_log_it(monkeypatch, url):
-    monkeypatch.setattr(glob, "_match_by_beam", pytest.fail)
+    monkeypatch.setattr(glob, "match_by_beam", pytest.fail)
     with pytest.raises(InputError, match=r"^\w+://\*\*\*@.*: expected a URL without a password") as caught:
         find(url)
     assert "pw-secret" not in str(caught.value)
@@ -238,7 +238,7 @@ def test_a_password_in_a_url_is_not_given_to_clients_that_log_it(monkeypatch, ur
 def test_a_store_that_does_not_answer(monkeypatch):
     """Clients of stores try again for minutes, without a word."""
     stop = threading.Event()
-    monkeypatch.setattr(glob, "_match_by_beam", lambda pattern, limit=None: stop.wait())
+    monkeypatch.setattr(glob, "match_by_beam", lambda pattern, limit=None: stop.wait())
     monkeypatch.setattr(glob, "_MAX_WAIT", 0.1)
     with pytest.raises(InputError, match=r"gs://b/x/\*\.csv: .* got no answer of the store within 0 s\. Check"):
         find("gs://b/x/*.csv")
@@ -262,7 +262,7 @@ def test_a_package_that_beam_lacks(monkeypatch, scheme, extra, problem):
     def match(pattern, limit=None):
         raise ValueError(problem)
 
-    monkeypatch.setattr(glob, "_match_by_beam", match)
+    monkeypatch.setattr(glob, "match_by_beam", match)
     with pytest.raises(MissingDependencyError, match=rf"^{scheme}://b/x\.csv: .*pip install 'apache-beam\[{extra}\]'"):
         find(f"{scheme}://b/x.csv")
     assert extra in metadata("apache-beam").get_all("Provides-Extra")
@@ -276,7 +276,7 @@ def test_a_store_that_says_that_something_is_not_defined(monkeypatch):
     def match(pattern, limit=None):
         raise ValueError(problem)
 
-    monkeypatch.setattr(glob, "_match_by_beam", match)
+    monkeypatch.setattr(glob, "match_by_beam", match)
     with pytest.raises(InputError) as caught:
         find("s3://b/x.csv")
     assert str(caught.value) == f"s3://b/x.csv: expected files that can be listed, got an error: {problem}"
