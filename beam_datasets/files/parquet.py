@@ -180,28 +180,24 @@ def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str
             problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
             fields[name] = Field(UNKNOWN, problem=problem, is_unreadable=True)
     for name, problem in _undecoded_columns(content):
-        has_bytes = name in content.intervals and not content.schema.field(name).type.num_fields
-        problem = f"{content.path}: column {name!r} {problem}"
-        fields[name] = Field(UNKNOWN, problem=problem, is_unreadable=not has_bytes)
+        problem = f"{content.path}: column {name!r} {problem}, or {advice(name, 'drop')} leaves the column out"
+        fields[name] = Field(UNKNOWN, problem=problem, is_unreadable=True)
     return fields, nulls
 
 
 def _undecoded_columns(content: ParquetContent) -> Iterator[tuple[str, str]]:
     """Yields (name, problem) of each column with intervals or variants, whose bytes pyarrow does not decode."""
     for name in content.intervals:
-        bytes_advice = (
-            "" if content.schema.field(name).type.num_fields else f"{advice(name, 'bytes')} stores their 12 bytes, "
-        )
         yield (
             name,
-            "has intervals, whose months, days and milliseconds are not decoded; write them as text or numbers, or "
-            f"{bytes_advice}{advice(name, 'drop')} leaves the column out",
+            "has intervals, whose months, days and milliseconds are not decoded; write them as text or numbers, in SQL "
+            "by CAST(... AS VARCHAR)",
         )
     for name in sorted(content.variants | variant_columns(content.schema)):
         yield (
             name,
             "has values of type VARIANT, which are not decoded; write them as JSON text or as one type, in SQL by "
-            f"CAST(... AS JSON) or CAST(... AS BIGINT), or {advice(name, 'drop')} leaves the column out",
+            "CAST(... AS JSON) or CAST(... AS BIGINT)",
         )
 
 

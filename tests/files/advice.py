@@ -79,7 +79,6 @@ FOLLOWED_ELSEWHERE = {
     "files/infer.py:_field --skip_bad": "tests/files/test_infer.py",
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
     "files/extension_types.py:note_on_extensions --feature": "tests/files/test_text_notes.py",
-    "files/parquet.py:_undecoded_columns --feature": "tests/files/test_parquet_types.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
     "cli/explorer/app.py:make_app beam-datasets explore": "tests/cli/test_explore.py",
