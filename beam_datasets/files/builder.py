@@ -547,7 +547,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def _types(self) -> dict[str, str]:
         """Returns {column: type} for inputs.json."""
-        return recorded_types(self._complete_fields)
+        return recorded_types(self._complete_fields) | self._dropped
 
     @abc.abstractmethod
     def _infer_fields(self) -> dict[str, Field]:
@@ -558,11 +558,15 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         """The function that reads the rows of a piece."""
 
+    @property
+    def _dropped(self) -> dict[str, str]:
+        """Returns {path: "drop"} of the columns and fields that are left out, also by appends."""
+        return {name: "drop" for name, spec in self._specs.items() if parse_field(spec).kind == "drop"}
+
     def _rows_reader(self) -> RowReader:
         """Returns the reader that converts rows to examples, with their keys and splits, by the complete schema."""
         fields = self._complete_fields  # decides what names with dots mean
-        dropped_columns = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
-        columns = self._rows, fields, dropped_columns, self._key, self._missing
+        columns = self._rows, fields, frozenset(self._dropped), self._key, self._missing
         return RowReader(*columns, self._images, self._assign, self._numerals, self._folders)
 
     @cached_property
@@ -672,10 +676,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _rows_of_each_file(self) -> int:
-        """Returns the number of rows of each file from which types are inferred:
-
-        `infer_rows` divided by the files, rounded up.
-        """
+        """The number of rows of each file from which types are inferred: `infer_rows` divided by the files."""
         return -(-self._infer_rows // len(self._all_files))
 
     @property

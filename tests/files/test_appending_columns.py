@@ -281,3 +281,30 @@ def test_a_key_that_a_file_repeats_is_an_error_whose_advice_works(tmp_path, on_d
     made = bd.append("ds", other.build(ignore_duplicates=True, num_workers=1), data_dir=tmp_path)
     assert sorted(row["n"] for row in rows_of(made)) == [1, 2, 3, 4]
     assert bd.append("ds", Csv(**options), data_dir=tmp_path) == made  # the file is known
+
+
+@pytest.mark.parametrize("path, value", [("x", None), ("x", "text"), ("o/y", None)])
+def test_what_a_build_leaves_out_stays_out(tmp_path, path, value):
+    """Also if a later file has only nulls in it, whose type is unknown."""
+    features, folder = {path: "drop", "o/z": "int64?"}, tmp_path / "in"
+    folder.mkdir()
+
+    def write(name, number, inner):
+        row = {"id": number, "x": inner if path == "x" else 1, "o": {"y": inner if path == "o/y" else 1, "z": number}}
+        (folder / name).write_text(json.dumps(row))
+
+    files = Jsonl(name="ds", pattern=f"{folder}/*.jsonl", key="id", data_dir=tmp_path, features=features)
+    write("1.jsonl", 1, {"any": ["thing"]})
+    files.build(num_workers=1)
+    later = Jsonl(name="ds", pattern=f"{folder}/*.jsonl", key="id", data_dir=tmp_path)
+    for number in (2, 3):
+        write(f"{number}.jsonl", number, value)
+        directory = bd.append("ds", later, data_dir=tmp_path)
+    rows = rows_of(directory)
+    assert sorted((int(row["id"]), int(row["o"]["z"])) for row in rows) == [(1, 1), (2, 2), (3, 3)]
+    assert all(path not in row and path[2:] not in row["o"] for row in rows)
+    write("4.jsonl", 4, 5)
+    again = Jsonl(name="ds", pattern=f"{folder}/*.jsonl", key="id", data_dir=tmp_path, features={path: "int64?"})
+    wider = rows_of(bd.append("ds", again, data_dir=tmp_path, union_features=True))
+    values = [row[path] if path == "x" else row["o"]["y"] for row in wider]
+    assert sorted(values, key=str) == [5, None, None, None]
