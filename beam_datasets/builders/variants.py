@@ -69,11 +69,14 @@ class DeclaredVariants:
 
     @ClassProperty
     def builder_configs(cls) -> dict[str, BuilderConfig]:
-        """The configs of the class by name, as in TFDS: if several share a name, all are under 'name:version'."""
+        """The configs of the class by name, as in TFDS: if several share a name, all are under 'name:version'.
+
+        The version is then the config's own, and 'None' if it has none.
+        """
         configs = cls.configs()
         if not any(":" in key for key in configs):
             return configs
-        return {f"{config.name}:{cls._config_version(config)}": config for config in configs.values()}
+        return {f"{config.name}:{config.version}": config for config in configs.values()}
 
     @classmethod
     def has_config(cls, config: str) -> bool:

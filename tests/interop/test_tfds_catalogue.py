@@ -241,6 +241,9 @@ if __name__ == "__main__":
         [("a", "1.0.0"), ("b", "1.0.0")],
         [("a", "1.0.0"), ("a", "2.0.0"), ("b", "1.0.0")],
         [("a", "1.0.0"), ("a", "1.0.0")],
+        [("a", "1.0.0"), ("a", None), ("b", None)],
+        [("a", "1.0.0"), ("a", "2.0.0"), ("b", None)],
+        [("a", None), ("a", "3.0.0")],
     ],
 )
 def test_builder_configs_of_a_class(tfds: Any, declared: list[tuple[str, str | None]]) -> None:
