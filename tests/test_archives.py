@@ -20,6 +20,7 @@ from beam_datasets.downloads import (
     extract,
     iter_archive,
 )
+from beam_datasets.limits import VARIABLE
 from tests.facts import raises_with
 
 CONTENT = bytes(range(256)) * 4000
@@ -95,15 +96,23 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     path = write_archive(tmp_path / "y.tar", {"a": b"1"}, link="a")
     assert [(name, file.read()) for name, file in iter_archive(path)] == [("a", b"1"), ("link", b"1")]
     assert [name for name, _ in iter_archive(path, ExtractMethod.TAR_STREAM)] == ["a", "link"]
-    monkeypatch.setattr("beam_datasets.downloads.archives._MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("beam_datasets.limits.MAX_UNPACKED", 1 << 20)
     monkeypatch.setattr("beam_datasets.downloads.archives._MAX_RATIO", 100)
     bomb = write_archive(tmp_path / "bomb.zip", {"a": bytes(10 << 20)})
     packed = tmp_path / "bomb.gz"
     packed.write_bytes(gzip.compress(bytes(10 << 20)))
     for path, method in ((bomb, ExtractMethod.ZIP), (packed, ExtractMethod.GZIP)):
-        with raises_with(DownloadError, path=str(path), expected="1,048,576 bytes", advice=["iter_archive()"]):
+        with raises_with(
+            DownloadError,
+            path=str(path),
+            expected="1,048,576 bytes",
+            advice=["iter_archive()", f"{VARIABLE}={4 << 20} "],
+        ):
             extract(path, method, tmp_path / "target")
-    assert not (tmp_path / "target").exists()
+        assert not (tmp_path / "target").exists()
+        monkeypatch.setenv(VARIABLE, str(10 << 20))
+        extract(path, method, tmp_path / "unpacked" / method.value)
+        monkeypatch.delenv(VARIABLE)
 
 
 def test_devices_and_pipes_are_left_out(tmp_path: Path, caplog: Any) -> None:

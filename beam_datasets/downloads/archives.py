@@ -21,13 +21,14 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from beam_datasets import limits
 from beam_datasets.downloads.errors import DownloadError
 from beam_datasets.intake.streams import BZIP2, GZIP, MAX_MAGIC, XZ, codec_of_content
 
 _LOGGER = logging.getLogger(__name__)
 _PIECE = 1 << 20  # bytes
 _ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-_MAX_RATIO, _MAX_BYTES = 1000, 4 << 30  # deflate makes 1032 bytes of one at most; text seldom more than 50
+_MAX_RATIO = 1000  # deflate makes 1032 bytes of one at most; text seldom more than 50
 
 
 class ExtractMethod(enum.Enum):
@@ -102,7 +103,7 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
     Raises:
         DownloadError: the archive is damaged, has links or paths that lead out of it, or is a bomb.
     """
-    limit = num_left = max(_MAX_BYTES, _MAX_RATIO * path.stat().st_size)
+    limit = num_left = max(limits.limit_of(limits.MAX_UNPACKED), _MAX_RATIO * path.stat().st_size)
     with _replace_on_success(target) as temporary, contextlib.closing(_members(path, method, links=False)) as members:
         if method not in _SINGLE_FILES:
             temporary.mkdir()
@@ -112,10 +113,11 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                     num_left -= len(piece)
                     if num_left < 0:
                         raise DownloadError(
-                            f"the archive unpacks to more than {limit:,} bytes, {_MAX_RATIO} times its size",
+                            f"the archive unpacks to more than {limit:,} bytes",
                             path=str(path),
                             expected=f"{limit:,} bytes",
-                            advice="If it is an archive of files, read it by iter_archive().",
+                            advice=f"If it is an archive of files, read it by iter_archive(). "
+                            f"{limits.advice_to_raise(4 * limit)}.",
                         )
                     sink.write(piece)
 

@@ -46,7 +46,7 @@ def check_png_size(height: int, width: int) -> None:
         raise InputError(
             expected=f"at most {_MAX_PNG_SIDE:,} pixels in a row or column of an image that is stored as PNG",
             got=f"{height} x {width} pixels",
-            advice="Cut it into tiles",
+            advice="Cut it into tiles: this is a limit of libpng, which no option raises",
         )
 
 

@@ -33,19 +33,15 @@ BUFFER_SIZE = 1 << 20
 MAX_BLOCK = 1 << 20  # bytes that one call of a decompressor returns, where its library has a limit
 _READ_SIZE = 1 << 18
 _ZSTD_READ_SIZE = 1 << 12  # its library has no limit; a block of 4 bytes may mean 128 KiB
-_MAX_LZMA_MEMORY = 1 << 29
 MAX_MAGIC = 6  # bytes of the longest `Codec.magic`
 _ADVICE = "The file is damaged or cut off; get it again"
 _WITHOUT_MAGIC = {".br": "Brotli", ".snappy": "Snappy", ".sz": "Snappy"}
 """Suffix -> compression format whose content does not tell."""
 _WIDE = ("utf-16", "utf-32")  # names of encodings begin so
 _TEXT_CONTROLS = "\t\n\f\r\x1a"  # 0x1A: the end of files of DOS
-_ADVICE_BY_PROBLEM = {
-    "Dictionary mismatch": "Decompress it with the dictionary that it was compressed with",
-    "requires too much memory": "Decompress it, or compress it again with a smaller window",
-    "Memory usage limit exceeded": "Decompress it, or compress it again with a smaller dictionary",
-}
-"""Text of an error of zstandard or lzma about a file that is not damaged -> what to do."""
+_LIMITED_BY_PROBLEM = {"requires too much memory": "window", "Memory usage limit exceeded": "dictionary"}
+"""Text of an error of zstandard or lzma -> part of its memory that exceeds `limits.MAX_DECOMPRESSOR`."""
+_MAX_ZSTD_WINDOW = 1 << 31  # of the format
 
 
 @dataclass(frozen=True)
@@ -101,15 +97,20 @@ def _zstd_decompressor() -> Any:
     """
     with needs("files compressed by zstd need zstandard", "files"):
         import zstandard
-    return zstandard.ZstdDecompressor().decompressobj()
+    max_window = min(limits.limit_of(limits.MAX_DECOMPRESSOR), _MAX_ZSTD_WINDOW)
+    return zstandard.ZstdDecompressor(max_window_size=max_window).decompressobj()
 
 
-_LZMA = partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, _MAX_LZMA_MEMORY)
+def _lzma_decompressor() -> Any:
+    """Returns a new decompressor of xz and lzma."""
+    return lzma.LZMADecompressor(lzma.FORMAT_AUTO, limits.limit_of(limits.MAX_DECOMPRESSOR))
+
+
 GZIP = Codec("gzip", (".gz",), GZIP_PREFIX, _READ_SIZE, _zlib_blocks, partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
 ZLIB = Codec("zlib", (".deflate", ".zlib"), b"", _READ_SIZE, _zlib_blocks, zlib.decompressobj)
 BZIP2 = Codec("bzip2", (".bz2",), BZIP2_PREFIX, _READ_SIZE, _bz2_or_lzma_blocks, bz2.BZ2Decompressor)
-XZ = Codec("xz", (".xz",), XZ_PREFIX, _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
-LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
+XZ = Codec("xz", (".xz",), XZ_PREFIX, _READ_SIZE, _bz2_or_lzma_blocks, _lzma_decompressor)
+LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _bz2_or_lzma_blocks, _lzma_decompressor)
 ZSTD = Codec("zstd", (".zst", ".zstd"), ZSTD_PREFIX, _ZSTD_READ_SIZE, _zstd_blocks, _zstd_decompressor)
 CODECS = (GZIP, BZIP2, XZ, LZMA, ZSTD, ZLIB)
 COMPRESSED = tuple(suffix for codec in CODECS for suffix in codec.suffixes)
@@ -493,11 +494,10 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
                 yield from codec.blocks(decompressor, data)
             except Exception as error:  # each library has its own classes
                 problem = reason(error)
-                advice = next((way for text, way in _ADVICE_BY_PROBLEM.items() if text in problem), _ADVICE)
                 raise InputError(
                     expected=f"{codec.name} data",
                     got=f"an error: {problem}",
-                    advice=f"{advice}.",
+                    advice=f"{_advice_on(problem)}.",
                     path=path,
                     offset=position,
                 ) from error
@@ -510,6 +510,17 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
         stripped = data.lstrip(b"\x00")
         position += len(data) - len(stripped)
         data = stripped if len(stripped) >= MAX_MAGIC else stripped + raw.read(codec.read_size)
+
+
+def _advice_on(problem: str) -> str:
+    """Returns what to do about an error of a decompressor."""
+    if "Dictionary mismatch" in problem:
+        return "Decompress it with the dictionary that it was compressed with"
+    limited = next((part for text, part in _LIMITED_BY_PROBLEM.items() if text in problem), None)
+    if limited is None:
+        return _ADVICE
+    raised = limits.advice_to_raise(4 * limits.limit_of(limits.MAX_DECOMPRESSOR))
+    return f"Decompress it, or compress it again with a smaller {limited}. {raised}"
 
 
 def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
