@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from beam_datasets.materializing.moved_keys import duplicate_key_error, find_dup
 from beam_datasets.materializing.selection import Built, NameOrDir, RowKeys, Sources, named_splits, select_splits
 from beam_datasets.metadata.inputs import DELETE, INPUTS_FILE, Inputs, deleted_hashes
 from beam_datasets.metadata.keys import Key
+from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.publishing import disk_commit, staged_inputs
 from beam_datasets.publishing.groups import OR_IGNORE
 from beam_datasets.publishing.leftovers import BUILD, find_builds, remove_leftover
@@ -88,7 +90,9 @@ def build_sources(
             if number not in builders:
                 new_sources.append(one)
             elif getattr(builders[number], "has_files", True):
-                new_sources += _build_all(builders[number], options)
+                datasets = _build_all(builders[number], options)
+                is_selected = not options.new_splits and options.split is None
+                new_sources += _in_selected_splits(datasets, parent, notes) if is_selected else datasets
                 built.append(builders[number])
         try:
             yield parent.dataset_dir, new_sources, notes
@@ -178,8 +182,8 @@ def _exclude_known_files(
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
         notes.append(
-            f"rows that {' '.join(selected_by)} did not select from earlier files stay out; all rows of new files are "
-            "added"
+            f"rows that {' '.join(selected_by)} did not select from earlier files stay out; all rows of new files in "
+            "its splits are added"
         )
     return notes
 
@@ -254,6 +258,34 @@ def _build_all(builder: Any, options: AppendOptions) -> list[Built]:
         return [built for each in builder.one_by_one() for built in _build(each, options.max_rejected)]
     except DuplicateKeyError as error:
         raise _without_option_of_build(error) from None
+
+
+def _in_selected_splits(datasets: Iterable[Built], parent: ReadOnlyBuilder, notes: list[str]) -> list[Built]:
+    """Returns built datasets without the splits that `--split` of `materialize` left out of the published version.
+
+    Args:
+        datasets: the built datasets. Changed.
+        parent: the published version.
+        notes: gets a note for the user on the examples that are left out. Changed.
+    """
+    inputs, splits = staged_inputs.read_inputs(parent.dataset_dir), parent.info.splits
+    options = [each for each in inputs.selected_by if each.startswith("--split ")] if inputs else []
+    if inputs is None or inputs.splits is None or not options:
+        return list(datasets)
+    num_left_out: Counter[str] = Counter()
+    selected_datasets = []
+    for dataset in datasets:
+        built_splits = dataset.info.splits
+        num_left_out.update({name: split.num_examples for name, split in built_splits.items() if name not in splits})
+        selected = [split for name, split in built_splits.items() if name in splits]
+        dataset.info = dataset.info.replace(splits=SplitDict(selected, dataset_name=dataset.built_from))
+        selected_datasets += [dataset] if selected else []
+    for name, number in num_left_out.items():
+        notes.append(
+            f"left out: {number:,} new examples of the split {name}, which {' '.join(options)} did not select; "
+            "--new_splits (new_splits=True) adds them"
+        )
+    return selected_datasets
 
 
 def _without_option_of_build(error: DuplicateKeyError, *lines: str) -> DuplicateKeyError:

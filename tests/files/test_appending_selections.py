@@ -112,6 +112,39 @@ def test_a_slice_does_not_read_its_files_again(tmp_path):
     )
 
 
+@pytest.mark.parametrize("options", [SHARES, GROUPS], ids=["shares", "groups"])
+def test_a_selected_split_gets_no_rows_of_the_others(tmp_path, options):
+    """Each append ended in an error about the split that was not selected."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **options).build(num_workers=1)
+    bd.materialize("ds", to="ds:2.0.0", split="train", data_dir=tmp_path)
+    write_day(tmp_path, 2)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        made = bd.append("ds", files(tmp_path, key="id"), data_dir=tmp_path)
+    assert append(tmp_path) == made  # the file is known, though not all of its rows were taken
+    whole = Jsonl(name="whole", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, key="id", **options)
+    expected = contents(whole.build(num_workers=1))
+    assert contents(made) == {"train": expected["train"]}
+    num_left_out = sum(row["id"].startswith("2-") for row in expected["test"])
+    note = f"left out: {num_left_out} new examples of the split test, which --split 'train=train' did not select"
+    assert any(str(each.message).startswith(note) for each in notes)
+
+
+@pytest.mark.slow
+def test_new_splits_add_the_rows_of_a_split_that_was_not_selected(tmp_path):
+    """The advice of the note is followed; a file with rows of other splits alone is no error."""
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **SHARES).build(num_workers=1)
+    made = bd.materialize("ds", to="ds:2.0.0", split="test", data_dir=tmp_path)
+    whole = Jsonl(name="whole", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, key="id", **SHARES)
+    of_train = contents(whole.build(num_workers=1))["train"][0]
+    write_day(tmp_path, 2, [{**of_train, "n": 5}])
+    assert append(tmp_path) == made
+    expected = {"test": contents(made)["test"], "train": [{**of_train, "n": 5}]}
+    assert contents(append(tmp_path, new_splits=True)) == expected
+
+
 @pytest.mark.slow
 def test_rows_that_a_condition_left_out_do_not_come_back_with_changed_files(tmp_path):
     """The advice of the error is followed."""
