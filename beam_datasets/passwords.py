@@ -12,8 +12,8 @@ PASSWORD_OF_URL = re.compile(
 """User and password of a URL, up to the last @ of its host, as passwords may have ? and # that are not escaped."""
 
 
-_PASSWORD_OF_ORACLE = re.compile(  # of JDBC, user/password@//host, and of a text without the prefix
-    r"(oracle:\w+:)[^\s/@'\"]{1,200}/(?:\"[^\"\n]{0,200}\"|[^\s'\"]{0,200})@"
+_PASSWORD_OF_ORACLE = re.compile(  # of JDBC and SQL*Plus, user/password@//host, and of a text without the prefix
+    r"(oracle:\w+:|\bsqlplus(?:['\"],)?\s+(?:['\"]?-\w+['\"]?,?\s+){0,3}['\"]?)[^\s/@'\"]{1,200}/(?:\"[^\"\n]{0,200}\"|[^\s'\"]{0,200})@"
     r"|(?<![\w./:@-])\w[\w.$#-]{0,100}/[^\s@'\"]{1,200}@(?=//|[\w.-]{1,200}:\d{2,5}[/:])",
     re.IGNORECASE,
 )
@@ -40,7 +40,7 @@ _END = r"(?:[\\'\")\]}>,.:]{0,5}(?:\s|$)|\\\"|\"[,:}\]])"  # of a value, before 
 
 
 _QUERY_PARAMETER = re.compile(  # ? and & may be escaped
-    rf"((?:(?<=[?&])|(?<=%3F)|(?<=%26))(?:{_NAME}|{_TOKEN})=)"
+    rf"((?:(?<=[?&])|(?<=%3F)|(?<=%26))(?:{_NAME}|{_TOKEN}|key(?==[^\s&]{{16}}))=)"
     rf"(?:(?!&|%26){_CHARACTER}|;)+?(?=&|%26|{_END})",
     re.IGNORECASE,
 )
@@ -100,6 +100,13 @@ _OPTION = re.compile(  # of a command line, also as a list of Python or JSON
 )
 
 
+_USER_OPTION = re.compile(  # user:password of curl; a number is one of a line, or of a group
+    r"((?<![\w-])(?:-u|--(?:proxy-)?user)(?:\s*|=|['\"],\s*)(?P<quote>['\"])?(?![^\s:]*:\d{1,4}\b)[^\s'\":,/-][^\s'\":,/]{0,100}:)"
+    r"(?(quote)[^'\"\n]+|[^\s'\"]+)",
+    re.IGNORECASE,
+)
+
+
 _HEADER = re.compile(  # whose value may have spaces, quotes and more
     r"((?:authorization|cookie(?!\s*[:=]\s*\d+(?:\s|$)))(?:\s*[:=]\s*|\\*['\"]\s*[:,]\s*))"
     r"(?:b?(?P<quote>\\*['\"])[^\n]{0,5000}?(?<!\\)(?P=quote)|[^\n'\"]+(?:\"[^\"\n]*\"[^\n'\"]*)*)"
@@ -120,7 +127,7 @@ _TOKEN_OF_SERVICE = re.compile(  # of Hugging Face, GitHub, GitLab, Google, Open
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL)
 
 
-_WORDS = ("passw", "pwd", "passphrase", "secret", "key", "token", "sig", "auth", "cookie", "bearer")
+_WORDS = ("passw", "pwd", "passphrase", "secret", "key", "token", "sig", "auth", "cookie", "bearer", "-u", "sqlplus")
 """A text without these has no secret with a name."""
 
 
@@ -157,6 +164,6 @@ def without_passwords(text: str) -> str:
     if not any(word in lowered for word in _WORDS):
         return text
     text = _HEADER.sub(lambda match: f"{match[1] or match[3]}{match['quote'] or ''}***{match['quote'] or ''}", text)
-    for pattern in (_QUERY_PARAMETER, _LAST_SETTING, _SETTING, _ENCODED, _QUOTED, _OPTION, _ELEMENT):
+    for pattern in (_QUERY_PARAMETER, _LAST_SETTING, _SETTING, _ENCODED, _QUOTED, _OPTION, _USER_OPTION, _ELEMENT):
         text = pattern.sub(r"\1***", text)
     return _ASSIGNED.sub(r"\1\2***", text)

@@ -96,6 +96,9 @@ def test_passwords_with_signs(text: str, expected: str) -> None:
         "'token': Tensor(shape=(3,), dtype=int32)",
         "max_token=12345, signature=abc",
         "no authorization, and no cookies 12345678",
+        "docker run -u 1000:1000 x, python -u x.py:3, date -u: failed",
+        "GET /dataset?key=12 and s3://b/x?key=name",
+        "sqlplus me@h/x",
         '["setpriv", "--pdeathsig", "KILL"]',
         "gs://b/tokens/00000001-of-00000002: sort_key=abc12345",
         "uses: actions/checkout@v4, org/repo@h",
@@ -182,6 +185,16 @@ fs.azure.account.key.a.dfs.core.windows.net={0}
 --token '{0}'
 --hf_token={0}
 ['--password', '{0}']
+curl -u me:{0} https://h/x
+curl -ume:{0} https://h/x
+curl --user 'me:a {0}' https://h/x
+curl --proxy-user=me:{0} https://h
+['curl', '-u', 'me:{0}', 'https://h']
+sqlplus me/{0}@h/x
+sqlplus -S me/{0}@ORCL
+['sqlplus', '-S', 'me/{0}@ORCL']
+https://h/x?key={0}0123456789
+https://h/x?a=1&key={0}0123456789&b=2
 <SecretAccessKey>{0}</SecretAccessKey>
 <ns:Password>{0}</ns:Password>""".splitlines()
 
