@@ -196,7 +196,7 @@ def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> list[str]:
     # Without the list of installed packages that `from_options` adds: no worker of a check reads it, `pip freeze` takes
     # half a second to write it, and nothing removes its directory.
     environment = ExternalEnvironment(pool, params=params, capabilities=python_sdk_capabilities())
-    if _address(pool)[0] not in HERE:
+    if split_address(pool)[0] not in HERE:
         answered += [pool] * _check_remote_worker(pool, params, environment)
     elif is_pool_here:
         advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
@@ -235,7 +235,7 @@ def check_job_service(endpoint: str) -> None:
 
 def _http_status(address: str) -> str:
     """Returns the status of a server that speaks HTTP/1.1, such as '200 OK'; '' for any other server."""
-    host, port = _address(address)
+    host, port = split_address(address)
     connection = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
     try:
         connection.request("GET", "/")
@@ -259,7 +259,7 @@ def _check_listens(address: str, problem: str, advice: str) -> None:
         EngineError: no connection was accepted within `CONNECT_SECONDS`.
     """
     try:
-        socket.create_connection(_address(address), timeout=CONNECT_SECONDS).close()
+        socket.create_connection(split_address(address), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise EngineError(f"{problem} {address} ({error}); nothing was published. {advice}") from error
 
@@ -300,11 +300,11 @@ def _check_remote_worker(pool: str, params: dict[str, str], environment: Externa
         EngineError: a worker has started there that cannot execute stages of this process.
     """
     try:
-        with socket.create_connection(_address(pool), timeout=REMOTE_CONNECT_SECONDS) as connection:
+        with socket.create_connection(split_address(pool), timeout=REMOTE_CONNECT_SECONDS) as connection:
             here = str(connection.getsockname()[0])
     except (OSError, UnicodeError):
         return False  # only the engine reaches it
-    control = _Control(environment, _address(pool)[0])
+    control = _Control(environment, split_address(pool)[0])
     problem = _start_worker(pool, params, control, f"[{here}]" if ":" in here else here, REMOTE_WORKER_SECONDS)
     if problem and (control.connected.is_set() or problem.startswith(VERSIONS_DIFFER)):
         raise _worker_error(pool, problem)
@@ -501,7 +501,7 @@ def _without_user(address: str) -> str:
     return f"***@{host}" if at else address
 
 
-def _address(endpoint: str) -> tuple[str, int]:
+def split_address(endpoint: str) -> tuple[str, int]:
     """Returns (host, port) of an endpoint: ("::1", 80) for "[::1]:80"; the port is 0 if it is not a number."""
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port) if port.isdigit() else 0

@@ -20,12 +20,15 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from beam_datasets.engines.checks import split_address
 from beam_datasets.engines.failures import DIED, ENDED_EARLY
 
 HOST = "127.0.0.1"
 DATA_URNS = frozenset({"beam:runner:source:v1", "beam:runner:sink:v1"})
 """URNs of the transforms by which a stage exchanges elements with the runner."""
 CONNECT_SECONDS = 60  # for the runner to accept the connection
+ATTEMPT_SECONDS = 2.0  # for one attempt to connect to the runner
+RETRY_SECONDS = 0.1  # between two attempts
 CAUSE_SECONDS = 1.0  # between the end of a worker's connection and that of its process
 STOP_SECONDS = 5.0  # for the worker to see that the runner has ended the connection
 _NUM_THREADS = 4  # one for the instructions, the others for requests of descriptors
@@ -57,7 +60,6 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._runner_url, self._worker_id = runner, worker_id
         self._metadata = (("worker_id", worker_id),)
         self._channel = grpc.insecure_channel(runner, options=_CLIENT_OPTIONS)
-        self._is_ready = grpc.channel_ready_future(self._channel)
         self._runner = beam_fn_api_pb2_grpc.BeamFnControlStub(self._channel)
         self._lock = threading.Lock()
         self._pending: dict[str, Any] = {}  # instructions by their id, which the worker has not answered
@@ -68,7 +70,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._responses: queue.SimpleQueue[Any] = queue.SimpleQueue()  # for the runner; None at the end
         self._stack = contextlib.ExitStack()  # channels of elements
         self._has_runner_ended = False  # after that, no channels of elements are opened
-        self._is_gone = threading.Event()  # the worker's connection has ended
+        self._is_gone = threading.Event()  # the worker's connection has ended, or this relay is closed
         self._cause, self._has_cause = "", threading.Event()
         self.problem: futures.Future[str] = futures.Future()
         self._server = grpc.server(
@@ -82,15 +84,11 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         """Yields the instructions of the runner to the worker; see `BeamFnControlServicer`."""
         if not context.add_callback(self._end_connection):
             return  # the worker has ended meanwhile
-        try:
-            self._is_ready.result(CONNECT_SECONDS)
-        except grpc.FutureCancelledError:
-            return  # the worker or this relay has ended meanwhile
-        except grpc.FutureTimeoutError:
-            problem = f"worker {self._worker_id}: no runner answers at {self._runner_url}"
-            self._set_problem(problem)
-            context.abort(grpc.StatusCode.UNAVAILABLE, problem)
-        instructions = self._runner.Control(iter(self._responses.get, None), metadata=self._metadata)
+        self._wait_for_runner(context)
+        with self._lock:
+            if self._is_gone.is_set():
+                return
+            instructions = self._runner.Control(iter(self._responses.get, None), metadata=self._metadata)
         for target, argument in ((self._relay_instructions, instructions), (self._relay_responses, request_iterator)):
             threading.Thread(target=target, args=(argument,), daemon=True).start()
         self._set_problem("")
@@ -98,6 +96,23 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             if isinstance(request, grpc.RpcError):
                 context.abort(grpc.StatusCode.UNAVAILABLE, f"the runner has ended the connection: {request}")
             yield request
+
+    def _wait_for_runner(self, context: Any) -> None:
+        """Waits until the runner accepts connections, or the worker or this relay has ended; aborts after a while.
+
+        `grpc.channel_ready_future` would wait as well, but its thread fails if the channel is closed meanwhile.
+        """
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while not self._is_gone.is_set():
+            try:
+                socket.create_connection(split_address(self._runner_url), ATTEMPT_SECONDS).close()
+                return
+            except OSError:
+                if time.monotonic() >= deadline:
+                    problem = f"worker {self._worker_id}: no runner answers at {self._runner_url}"
+                    self._set_problem(problem)
+                    context.abort(grpc.StatusCode.UNAVAILABLE, problem)
+            self._is_gone.wait(RETRY_SECONDS)
 
     def GetProcessBundleDescriptor(self, request: Any, context: Any) -> Any:
         """Returns the runner's description of a stage; see `BeamFnControlServicer`."""
@@ -149,7 +164,8 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         if instruction is None or instruction.WhichOneof("request") != "process_bundle":
             return
         stage = instruction.process_bundle.process_bundle_descriptor_id
-        with contextlib.suppress(grpc.RpcError):  # the runner gets the answer all the same, at worst after its own wait
+        # The runner gets the answer all the same, at worst after its own wait. A closed channel raises ValueError.
+        with contextlib.suppress(grpc.RpcError, ValueError):
             if has_failed and stage not in self._endpoints:  # the worker ended before it has requested the stage
                 self._describe(stage)
         with self._lock:
@@ -182,7 +198,6 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._set_problem(f"{ENDED_EARLY}: {self._worker_id}")
         with self._lock:
             self._is_gone.set()
-        self._stop_waiting_for_runner()
         self._requests.put(None)
         threading.Thread(target=self._answer_pending, daemon=True).start()
 
@@ -205,12 +220,6 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         with self._lock:
             if not self.problem.done():
                 self.problem.set_result(problem)
-
-    def _stop_waiting_for_runner(self) -> None:
-        """Cancels the wait for the runner to accept the connection; gRPC allows this only once."""
-        with self._lock:
-            if not self._is_ready.done():
-                self._is_ready.cancel()
 
     def idle_seconds(self) -> float:
         """Returns for how long the worker has had no instruction of the runner; 0 if it has one."""
@@ -236,9 +245,10 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     def close(self) -> None:
         """Ends the connection to the runner, and thereby all others; `problem` is set, so that nobody waits for it."""
         self._set_problem(f"worker {self._worker_id} was stopped before it had connected")
-        self._stop_waiting_for_runner()
         self._requests.put(None)
-        self._channel.close()
+        with self._lock:
+            self._is_gone.set()
+            self._channel.close()
         self._server.stop(STOP_SECONDS)
 
 

@@ -280,6 +280,17 @@ def test_a_relay_that_is_closed_before_its_worker_connects(runner: Runner) -> No
     assert relay.problem.result(0) == "worker 1-2 was stopped before it had connected"
 
 
+@pytest.mark.slow
+def test_no_thread_fails_if_relays_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as threads of gRPC that watch a channel which is closed."""
+    errors: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    for _ in range(200):
+        WorkerRelay("localhost:1", "1-2").close()
+    time.sleep(0.5)  # for which such a thread waits at most
+    assert not errors
+
+
 @pytest.mark.parametrize("end", [WorkerRelay.close, WorkerRelay._end_connection], ids=["relay", "worker"])
 def test_an_end_while_no_runner_answers(end: Callable[[WorkerRelay], None]) -> None:
     """Nobody waits for the runner any more: a process does not end before its threads of gRPC have."""
