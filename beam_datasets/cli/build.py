@@ -37,7 +37,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.printing import announced, progress_bars, progress_lines, say, splits_table, table
 from beam_datasets.cli.resolve import BuilderRequest, builder_file, file_of_folder, known_names, resolve
 from beam_datasets.display import progress
-from beam_datasets.display.text import size_text
+from beam_datasets.display.text import size_text, wrapped
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder
@@ -78,7 +78,9 @@ Without --runner, the pipeline runs on this machine with one worker process per 
             "the source",
         ),
         Option(
-            "--sample", "SHARE", "share of the source to encode for --dry_run, more than 0 and at most 1; default: 0.01"
+            "--sample",
+            "SHARE",
+            "share of the source to encode for an estimate, more than 0 and at most 1; default: 0.01",
         ),
         Option(
             "--trial",
@@ -162,8 +164,13 @@ PLAN = Command(
     "plan",
     """\
 Prints the features and splits of a dataset, and an estimate of its build: shards, memory, requests and hours. Encodes
-a sample of the source on this machine, and builds nothing. The options are those of `beam-datasets build`.""",
-    COMMAND.options,
+a sample of the source on this machine, and builds nothing. It takes the options of a `beam-datasets build`.""",
+    [
+        option
+        if isinstance(option, Group) or option.name not in ("--dry_run", "--trial", "--yes")
+        else option._replace(help=None)
+        for option in COMMAND.options
+    ],
     usage=COMMAND.usage,
     example=COMMAND.example,
 )
@@ -370,7 +377,7 @@ def _parse_build(args: Sequence[str], command: Command) -> tuple[argparse.Namesp
     parser = command.parser()
     args = _with_dataset(args)
     if not args or args[0] in ("-h", "--help"):
-        parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
+        parser.epilog = wrapped(f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}")
         parser.parse_args(with_underscores(args))
     with importing_beam():
         try:

@@ -20,6 +20,7 @@ from beam_datasets._version import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated, with_underscores
 from beam_datasets.cli.printing import prepare_streams, say
 from beam_datasets.display import progress
+from beam_datasets.display.text import wrapped
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import garbage_kept
 from beam_datasets.passwords import without_passwords
@@ -231,7 +232,7 @@ def _run_command(args: list[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         "beam-datasets",
-        description=DESCRIPTION,
+        description=wrapped(DESCRIPTION),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

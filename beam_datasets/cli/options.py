@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from beam_datasets.display.text import wrapped
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
 
@@ -32,7 +33,7 @@ class Option(NamedTuple):
     Attributes:
         name: the option, such as "--split"; without dashes it is a positional argument.
         metavar: the name of the value in `--help`; "" for the name of the option, or for `choices`.
-        help: the description in `--help`.
+        help: the description in `--help`; None to leave the option out of it.
         type: converts the text of a value; None keeps the text.
         choices: the values that are allowed; empty for any.
         default: the value of an option that is not given.
@@ -46,7 +47,7 @@ class Option(NamedTuple):
 
     name: str
     metavar: str = ""
-    help: str = ""
+    help: str | None = ""
     type: Callable[[str], Any] | None = None
     choices: Sequence[Any] = ()
     default: Any = None
@@ -59,7 +60,7 @@ class Option(NamedTuple):
 
     def add_to(self, container: argparse._ActionsContainer) -> argparse.Action:
         """Adds the option to a parser or to a group of its options."""
-        settings: dict[str, Any] = {"default": self.default, "help": self.help.replace("%", "%%"), "type": self.type}
+        settings: dict[str, Any] = {"default": self.default, "help": _help_of(self.help), "type": self.type}
         is_positional = not self.name.startswith("-")
         if self.metavar:
             settings["metavar"] = self.metavar
@@ -80,20 +81,25 @@ class Flag(NamedTuple):
 
     Attributes:
         name: the option.
-        help: the description in `--help`.
+        help: the description in `--help`; None to leave the option out of it.
     """
 
     name: str
-    help: str
+    help: str | None
 
     def add_to(self, container: argparse._ActionsContainer) -> argparse.Action:
         """Adds the option to a parser or to a group of its options."""
-        help = self.help.replace("%", "%%")
+        help = _help_of(self.help)
         if self.name.startswith("--no_"):
             return container.add_argument(
                 self.name, action="store_false", dest=self.name.removeprefix("--no_"), help=help
             )
         return container.add_argument(self.name, action="store_true", help=help)
+
+
+def _help_of(text: str | None) -> str:
+    """Returns the help of an option as argparse formats it."""
+    return argparse.SUPPRESS if text is None else text.replace("%", "%%")
 
 
 class Group:
@@ -133,7 +139,8 @@ class Command(NamedTuple):
 
     def parser(self) -> Parser:
         """Returns a new parser of the options."""
-        parser = Parser(f"beam-datasets {self.name}", usage=self.usage_line, description=self.description.strip())
+        usage = self.usage_line and wrapped(" " * len("usage: ") + self.usage_line).lstrip()
+        parser = Parser(f"beam-datasets {self.name}", usage=usage, description=wrapped(self.description))
         parser.example = self.example
         self.add_to(parser)
         return parser

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import textwrap
 import unicodedata
 
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - set(map(ord, "\n\t"))
@@ -41,6 +44,36 @@ def truncate(text: str, width: int) -> str:
     while text_width(text) > width - 3:
         text = text[:-1]
     return f"{text}..."
+
+
+_PARAGRAPH = re.compile(r"(?:^\S.*\n?)+|^.*\n?", re.MULTILINE)  # lines without indentation, or one other line
+_HANGING = re.compile(r" +(?:\S+ )*?\S+ {2,}| *")  # an indented name and the gap before its description, or indentation
+_CODE = re.compile(r" *(?:\$|>>>) ")
+
+
+def wrapped(text: str, width: int | None = None) -> str:
+    r"""Returns a text with lines of at most `width` columns where words allow it; lines of code stay whole.
+
+    Lines without indentation that follow each other are a paragraph. An indented line is continued below its first
+    word, or below the description that follows a gap of several spaces.
+
+    Args:
+        text: lines of text.
+        width: None for that of the terminal, as argparse uses it.
+
+    >>> print(wrapped("A new\ntext of words.\n  build NAME   writes a dataset", width=24))
+    A new text of words.
+      build NAME   writes a
+                   dataset
+    """
+    columns = shutil.get_terminal_size().columns - 2 if width is None else width
+    lines: list[str] = []
+    for paragraph in _PARAGRAPH.findall(text):
+        line = paragraph.rstrip("\n").replace("\n", " ")
+        hanging = " " * len(_HANGING.match(line)[0])  # type: ignore[index]  # it matches '', too
+        is_whole = len(line) <= columns or _CODE.match(line)
+        lines += [line] if is_whole else textwrap.wrap(line, columns, subsequent_indent=hanging, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def size_text(num_bytes: int) -> str:

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from beam_datasets.cli.main import COMMANDS, DESCRIPTION
 
 
@@ -36,3 +38,18 @@ def test_the_help_of_plan_describes_plan(run):
     assert output.startswith("usage: beam-datasets plan NAME_OR_FILE")
     assert "an estimate of its build" in output
     assert "Generates a dataset and publishes it" not in output
+    for option in ("--dry_run", "--trial", "--yes"):  # of build alone
+        assert option not in output
+        assert option in run("build", "--help")[1]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_the_terminal(monkeypatch, run, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, output, _ = run(*command.split(), "--help")
+    assert code == 0
+    lines = [line for line in output.splitlines() if not re.match(r" *(\$|>>>) ", line)]  # which are to be copied
+    assert [line for line in lines if len(line) > columns] == []
+    whole = " ".join(output.split())
+    assert all(" ".join(part.split()) in whole for part in DESCRIPTION.split("\n\n")[:2] if not command)
