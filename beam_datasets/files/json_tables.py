@@ -46,6 +46,20 @@ def may_be_table(row: Mapping[str, Any]) -> bool:
     return names is not None and (len(row) > 1 or _are_integers(names))
 
 
+def has_numbered_rows(row: Mapping[str, Any]) -> bool:
+    """Returns whether an object is a table only because integers name its rows; see `table_problem`."""
+    return _orient(row) in ("columns", "index")
+
+
+def names_of(row: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Returns the names of an object, each with the names of the object that is its value.
+
+    >>> names_of({"a": {"0": 1, "1": 2}, "b": 3})
+    (('a', ('0', '1')), ('b', ()))
+    """
+    return tuple((name, tuple(value) if isinstance(value, dict) else ()) for name, value in row.items())
+
+
 def note_on_equal_objects(path: str) -> str:
     """Returns a note on a file whose only object may be a table; see `may_be_table`."""
     return f"{path}: its only object becomes one example; if it is a table: {_WAY}; {_LINES_OF_FIELDS}"

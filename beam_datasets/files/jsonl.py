@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
@@ -27,7 +27,13 @@ from beam_datasets.files.fields import Field, feature_name, with_slashes
 from beam_datasets.files.format_options import given_options, option
 from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
-from beam_datasets.files.json_tables import may_be_table, note_on_equal_objects, table_problem
+from beam_datasets.files.json_tables import (
+    has_numbered_rows,
+    may_be_table,
+    names_of,
+    note_on_equal_objects,
+    table_problem,
+)
 from beam_datasets.files.rows import Row
 from beam_datasets.intake.contents import HEAD_BYTES, text_format
 from beam_datasets.intake.streams import open_text_bytes
@@ -92,21 +98,36 @@ class Jsonl(RowsBuilder):
         """Yields the rows of a file; notes it if the only one may be a table.
 
         Raises:
-            InputError: the only row is a table, and no type is given for a field of it.
+            InputError: the only row is a table, no type is given or published for a field of it, and other files do not
+                have the same names, by which examples differ from tables with numbered rows.
         """
         rows = self._rows(piece)
         first_rows = list(islice(rows, 2))
         row = first_rows[0][2] if len(first_rows) == 1 else None
         is_untyped = isinstance(row, dict) and not any(
-            name in row or name.replace(".", "/").partition("/")[0] in row for name in self._specs
+            name in row or name.replace(".", "/").partition("/")[0] in row
+            for name in (*self._specs, *self._published_fields)
         )
         if isinstance(row, dict) and is_untyped and not is_array(piece.file.path, self._encoding):
-            if problem := table_problem(row):
+            is_like_others = has_numbered_rows(row) and names_of(row) == self._names_in_all_files
+            if not is_like_others and (problem := table_problem(row)):
                 raise InputError(problem, path=piece.file.path)
-            if len(self._all_files) == 1 and may_be_table(row):
+            if piece.file == self._all_files[0] and (is_like_others or len(self._all_files) == 1) and may_be_table(row):
                 log.warning(note_on_equal_objects(piece.file.path))
         yield from first_rows
         yield from rows
+
+    @cached_property
+    def _names_in_all_files(self) -> object:
+        """The names in the first object of each file, if they are the same in several files; None otherwise."""
+        all_names = set()
+        for file in self._all_files:
+            with suppress(InputError):  # raised again where the rows are read
+                row = next((row for *_, row in self._rows(Piece(file)) if isinstance(row, dict)), {})
+                all_names.add(names_of(row))
+            if len(all_names) > 1:
+                return None
+        return all_names.pop() if len(self._all_files) > 1 and all_names else None
 
     def _guess_rows(self) -> Guess:
         """Returns the kinds of the values in the first rows of each file."""

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+import beam_datasets as bd
 from beam_datasets.errors import InputError
+from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.publishing.staged_inputs import read_inputs
 from tests.files.in_process import publish
 
 pd = pytest.importorskip("pandas")
@@ -84,9 +87,50 @@ def test_tables_among_rows(tmp_path):
     assert publish("jsonl", folder).rows == rows
     (folder / "2.jsonl").write_text('[{"a": {"0": 3}}]')  # an array of rows is none, either
     assert len(publish("jsonl", folder).rows) == 3
-    (folder / "3.jsonl").write_text(json.dumps(rows[0]))
-    with pytest.raises(InputError, match=r"3\.jsonl: expected one object per row, got a table"):
+    (folder / "3.jsonl").write_text(json.dumps(rows[0]))  # an example like the others
+    assert len(publish("jsonl", folder).rows) == 4
+    (folder / "4.jsonl").write_text('{"a": {"0": 1, "1": 2}}')
+    with pytest.raises(InputError, match=r"[34]\.jsonl: expected one object per row, got a table"):
         publish("jsonl", folder)
+
+
+EXAMPLES = [
+    {"0": {"x": 1, "y": 2}, "1": {"x": 3, "y": 4}},
+    {"left": {"0": 1, "1": 2}, "right": {"0": 3, "1": 4}},
+    {"scores": {"0": 0.5, "1": 0.25}},
+    {"0": {"0": 1}, "1": {"0": 2}},
+]
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=json.dumps)
+def test_files_of_one_object_with_the_same_numbers_are_examples(tmp_path, row, caplog):
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(json.dumps(row))
+    assert publish("jsonl", tmp_path).rows == [row] * 3
+    assert caplog.text.count("its only object becomes one example; if it is a table") == 1
+
+
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "table"])
+def test_several_files_with_tables(tmp_path, orient):
+    """Their rows differ; tables that name their columns are recognized even if they do not."""
+    first, second = table(), table() if orient in ("split", "table") else table().head(2)
+    for name, df in (("a", first), ("b", second)):
+        df.to_json(tmp_path / f"{name}.json", orient=orient)
+    with pytest.raises(InputError, match=r"a\.json: expected one object per row, got a table"):
+        publish("jsonl", tmp_path)
+
+
+@pytest.mark.parametrize("row", EXAMPLES[1:3], ids=json.dumps)
+def test_an_example_is_appended_alone(tmp_path, row):
+    """The published version has its features, so that it is no table."""
+    for number in range(2):
+        (tmp_path / f"{number}.json").write_text(json.dumps(row))
+    builder = Jsonl(name="ds", pattern=f"{tmp_path}/*.json", data_dir=tmp_path)
+    directory = builder.build(num_workers=1)
+    (tmp_path / "2.json").write_text(json.dumps(row))
+    inputs, features = read_inputs(directory), bd.builder_from_directory(directory).info.features
+    builder.only_new(inputs, take_changed=False, features=features, splits=["train"])
+    assert builder.info.features == features
 
 
 def test_one_object_with_numbered_values_is_noted(tmp_path, caplog):
