@@ -23,7 +23,14 @@ from beam_datasets.advice import instead_of_argument, instead_of_format, names_f
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError, did_you_mean
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.metadata.names import DatasetName, check_config_name, hint_for_file, is_file_name
+from beam_datasets.metadata.names import (
+    USUAL_SPLITS,
+    DatasetName,
+    check_config_name,
+    hint_for_config,
+    hint_for_file,
+    is_file_name,
+)
 from beam_datasets.metadata.version import Version, VersionOrStr, choose_version, is_requested
 
 if TYPE_CHECKING:
@@ -591,11 +598,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     if configs or list_versions(name, data_dir=root):
         names_text = ", ".join(configs) or "none"
-        hint = did_you_mean(str(config), configs)
-        if Version.is_valid(config):
-            hint = f" A version is '{name}:{config}'."
-        elif config in USUAL_SPLITS:
-            hint = f" A split is split={config!r} (--split {config})."
+        hint = hint_for_config(name, str(config), configs)
         return DatasetNotFoundError(
             f"{name} in {root} has no config {config!r}; published configs: {names_text}.{hint}"
         )
@@ -653,9 +656,6 @@ def _root_above(name: str, directory: str) -> str:
                 return parent
         directory = parent
     return ""
-
-
-USUAL_SPLITS = ("train", "test", "validation", "val", "dev")
 
 
 def _join_config(name: str, config: str | None) -> str:

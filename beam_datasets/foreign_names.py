@@ -180,7 +180,7 @@ DATASET: Mapping[str, str] = {
     "to_reader | to_record_batch_reader | record_batch_reader": "`pyarrow.RecordBatchReader.from_stream({ds})`",
     "to_table | scanner | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
     "to_dict | as_dict | as_arrays | to_arrays": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`, or `next(iter({ds}.batch(len({ds}))))`, a dict of arrays",
-    "to_list | collect | to_pylist": "`list({ds})`",
+    "to_list | tolist | collect | to_pylist": "`list({ds})`",
     "as_polars | polars": "`{ds}.to_polars()`",
     "to_hf | as_hf | to_huggingface | to_datasets": "`datasets.Dataset.from_pandas({ds}.to_pandas())`",
     "export | to_webdataset | write | to_array_record | to_arrayrecord | write_arrayrecord | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",

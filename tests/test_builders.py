@@ -527,3 +527,13 @@ def test_a_config_replaces_only_what_it_sets(tmp_path, config, versions):
     for version in {"3.0.0", "2.5.0", "2.0.0", "1.0.0", "0.9.0"} - set(versions):
         with raises_with(DatasetNotFoundError, got=version, mentions=[f"inheriting/{config}", "in its code"]):
             Inheriting(config=config, version=version, data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "config, advice",
+    [("2.0.0", "'inheriting:2.0.0'"), ("train", "split='train'"), ("newr", "'newer'"), ("x", None)],
+)
+def test_what_stands_in_the_place_of_a_config(tmp_path, config, advice):
+    with raises_with(DatasetNotFoundError, got=repr(config)) as caught:
+        Inheriting(config=config, data_dir=tmp_path)
+    assert (advice in str(caught.value)) if advice else (caught.value.advice is None)

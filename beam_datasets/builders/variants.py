@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from beam_datasets.advice import names_foreign_constructor_arguments
-from beam_datasets.errors import DatasetNotFoundError, did_you_mean
-from beam_datasets.metadata.names import check_config_name
+from beam_datasets.errors import DatasetNotFoundError
+from beam_datasets.metadata.names import check_config_name, hint_for_config
 from beam_datasets.metadata.version import Version, VersionOrStr, choose_version
 
 
@@ -117,7 +117,7 @@ class DeclaredVariants:
             f"{self.name} has no config {config!r}; it has {names}",
             expected=names,
             got=repr(config),
-            advice=did_you_mean(str(config), configs).strip() or None,
+            advice=hint_for_config(self.name, str(config), configs).strip() or None,
         )
 
     def _config_of(self, candidates: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:

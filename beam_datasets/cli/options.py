@@ -601,7 +601,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
-        from beam_datasets.catalog import USUAL_SPLITS
+        from beam_datasets.metadata.names import USUAL_SPLITS
 
         repetition_note = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         hint = ""

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
-from beam_datasets.errors import MetadataError
+from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.data_files import build_arguments, build_by
-from beam_datasets.metadata.version import LATEST
+from beam_datasets.metadata.version import LATEST, Version
 
 Scalar: TypeAlias = "bool | int | float | str"
 
+USUAL_SPLITS = ("train", "test", "validation", "val", "dev")
 RESERVED_SPLITS = ("all",)  # a split that is to be written cannot have these names, in any case
 DEFAULT_FILENAME_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 NUM_DIGITS = 5  # shard numbers have this many digits at least
@@ -150,6 +151,21 @@ def hint_for_file(text: str) -> str:
     if build_arguments(text) is None or text.startswith(("http:", "https:")):
         return " Files become a dataset first: `beam-datasets build --help` lists the formats."
     return f" A file becomes a dataset first: `{build_by(text)} --data_dir DIR`."
+
+
+def hint_for_config(name: str, config: str, configs: Iterable[str]) -> str:
+    """Returns a sentence, after a space, on what was meant by a config that does not exist; '' if nothing is near.
+
+    Args:
+        name: name of the dataset.
+        config: the text in the place of a config: in `reviews/1.0.0` a version, in `reviews/train` a split.
+        configs: names of the configs that exist.
+    """
+    if Version.is_valid(config):
+        return f" A version is '{name}:{config}'."
+    if config in USUAL_SPLITS:
+        return f" A split is split={config!r} (--split {config})."
+    return did_you_mean(config, configs)
 
 
 def _parse_kwargs(text: str, full_name: str) -> dict[str, Scalar]:
