@@ -14,6 +14,9 @@ import contextlib
 import functools
 import hashlib
 import io
+import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +131,7 @@ def read_sound(data: bytes) -> Sound:
     stream_class = _stream_class()
     file_of_kind = f"{'an' if layout.kind[0] in 'AOM' else 'a'} {layout.kind} file"
     try:
-        with stream_class(_File(data[layout.start : layout.stop] + layout.filler)) as stream:
+        with _open_stream(stream_class, data[layout.start : layout.stop] + layout.filler, layout.kind) as stream:
             if stream.subtype not in _SAMPLES:
                 raise InputError(expected=f"{file_of_kind} of PCM or floats", got=str(stream.subtype), advice=CONVERT)
             samples, width = _SAMPLES[stream.subtype]
@@ -174,6 +177,24 @@ def _stream_class() -> Any:
             return False
 
     return Stream
+
+
+@contextlib.contextmanager
+def _open_stream(stream_class: Any, content: bytes, kind: str) -> Iterator[Any]:
+    """Opens the content of a sound file.
+
+    libsndfile takes an MP3 file in memory, which has no name, for a part of the file `._` in the working directory, or
+    of a file in `.AppleDouble`, where macOS stores attributes of files. So a temporary file with a name is opened then.
+    """
+    if kind == "MP3" and any(map(os.path.lexists, ("._", ".AppleDouble"))):
+        with tempfile.NamedTemporaryFile(suffix=".mp3") as file:
+            file.write(content)
+            file.flush()
+            with stream_class(file.name) as stream:
+                yield stream
+    else:
+        with stream_class(_File(content)) as stream:
+            yield stream
 
 
 class _File(io.BytesIO):

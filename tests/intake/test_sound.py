@@ -182,6 +182,24 @@ def _last_mp3_frame(data):
     return len(data) - data.rfind(data[:2])
 
 
+@pytest.mark.parametrize("content", [b"", b"\0\5\x16\7" + bytes(99), None], ids=["empty", "AppleDouble", "folder"])
+def test_attributes_of_macos_in_the_working_directory(tmp_path, monkeypatch, content):
+    """libsndfile would take an MP3 file without a name for a part of them."""
+    sounds = {form: encoded(form=form) for form in ("WAV", "FLAC", "OGG", "AIFF", "MP3")}
+    expected = {form: read_sound(data) for form, data in sounds.items()}
+    if content is None:
+        (tmp_path / ".AppleDouble").mkdir()
+    else:
+        (tmp_path / "._").write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    for form, data in sounds.items():
+        sound = read_sound(data)
+        assert sound.info == expected[form].info
+        np.testing.assert_array_equal(sound.samples, expected[form].samples)
+    with pytest.raises(InputError):
+        read_sound(sounds["MP3"][:-50])
+
+
 @pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "AIFF", "MP3"])
 def test_two_sounds_in_one_file_are_an_error(form):
     data = encoded(form=form)
