@@ -255,9 +255,9 @@ import os, signal, threading
 from beam_datasets.engines import local_runner
 runner = object.__new__(local_runner._RunnerProcess)
 runner._scratch = "/nonexistent"
-runner._workers = [os.fork() or os._exit(local_runner._RELEASED), os.fork() or signal.pause()]
-threading.Thread(target=runner._watch, daemon=True).start()
-first, second = runner._workers
+first, second = os.fork() or os._exit(local_runner._RELEASED), os.fork() or signal.pause()
+runner._workers = [first, second]
+threading.Thread(target=runner._watch, daemon=True).start()  # removes the first one
 while os.path.exists(f"/proc/{first}"):
     pass
 os.kill = lambda pid, number: print(pid == second, pid == first)
@@ -269,11 +269,14 @@ runner._end()
 @pytest.mark.slow
 def test_a_worker_that_has_ended_is_not_killed() -> None:
     """The system may have given its pid to another process."""
-    with subprocess.Popen([sys.executable, "-c", ENDED_WORKERS], stdout=subprocess.PIPE, start_new_session=True) as run:
+    command = [sys.executable, "-c", ENDED_WORKERS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as run:
+        try:
+            run.wait(60)
+        finally:
+            os.killpg(run.pid, signal.SIGKILL)  # the second worker, which has the same standard output
         assert run.stdout is not None
-        killed = run.stdout.readline()
-        os.killpg(run.pid, signal.SIGKILL)
-    assert killed == b"True False\n"
+        assert run.stdout.read() == "True False\n"
 
 
 def test_a_subprocess_that_another_thread_has_waited_for_does_not_end_the_watch(monkeypatch: Any) -> None:
