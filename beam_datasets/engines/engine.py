@@ -309,6 +309,12 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     return portable.environment_type in ("EXTERNAL", "PROCESS") and host in (*HERE, "")
 
 
+def pool_here(options: PipelineOptions) -> str:
+    """Returns the address of the worker pool of the options if it is on this machine; '' if not, and without a pool."""
+    is_external = options.view_as(PortableOptions).environment_type == "EXTERNAL"
+    return pool_of(options)[0] if is_external and _workers_are_here(options) else ""
+
+
 def _workers_get_environment(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers get the environment variables of this process.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from itertools import chain, repeat
 
 from beam_datasets import storage
 from beam_datasets.display import progress
-from beam_datasets.engines.checks import EngineError
+from beam_datasets.engines.checks import EngineError, split_address
 from beam_datasets.engines.flink import Failure, JobStatus
 from beam_datasets.errors import StorageError
 from beam_datasets.publishing.progress import PROGRESS_FILE, Progress, measure
@@ -28,6 +29,8 @@ FIRST_PAUSE_SECONDS, NUM_FIRST_PAUSES = 0.2, 10  # the same at the beginning
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
 START_SECONDS = 60.0  # in which a worker has started and written its first progress, unless its source is slow
+_READ_SIZE = 1 << 12
+POOL_SECONDS = 1.0  # for a worker pool on this machine to accept a connection
 _MEASURED = ("examples_encoded", "bytes_encoded", "shards_written", "bytes_written", "units_finished")
 LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
 
@@ -43,6 +46,7 @@ class Follower:
         status: requests the status from the engine; returns None if the engine reports no details, or has no such job.
         run: the run that the job publishes; its directories show the progress. None if the job writes no dataset.
         num_units: number of units of the source; None if it is unknown.
+        pool: address of the worker pool, if it can be reached from here; '' if not.
         failures: failures after which the engine has repeated the job or a part of it, oldest first.
     """
 
@@ -52,6 +56,7 @@ class Follower:
     status: Callable[[], JobStatus | None]
     run: Run | None = None
     num_units: int | None = None
+    pool: str = ""
     failures: list[Failure] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _last_status: JobStatus | None = None
@@ -60,6 +65,8 @@ class Follower:
     _changed_at: float = 0.0
     _started: float = 0.0  # see `JobStatus.started`
     _is_first_look: bool = True
+    _pool_connection: socket.socket | None = None
+    _is_pool_lost: bool = False
     _has_failed_to_save: bool = False
 
     @property
@@ -78,6 +85,8 @@ class Follower:
         finally:
             self._stop.set()
             thread.join()
+            if self._pool_connection is not None:
+                self._pool_connection.close()
 
     def _loop(self) -> None:
         """Calls `look` until `_stop` is set, first often, then every `ASK_SECONDS`; prints its exceptions."""
@@ -95,6 +104,7 @@ class Follower:
         Saves the status with each line, at the first look, and with each new failure: a short job may then publish.
         """
         num_failures = len(self.failures)
+        self._watch_pool()
         try:
             status = self.status()
         except EngineError as error:
@@ -113,6 +123,31 @@ class Follower:
             self._last_status = status
             self._print(self._line(status, progress))
         self._save_status(status, progress)
+
+    def _watch_pool(self) -> None:
+        """Prints a line if the worker pool has ended since the last look, and one if it was started again.
+
+        Flink waits for minutes for workers that ended with their pool. The connection of the last look shows the end of
+        a pool that was started again at once.
+        """
+        if not self.pool:
+            return
+        last_connection, was_lost = self._pool_connection, self._is_pool_lost
+        try:
+            self._pool_connection = socket.create_connection(split_address(self.pool), POOL_SECONDS)
+        except ConnectionRefusedError:
+            self._pool_connection = None
+        except OSError:  # the pool or the machine is busy
+            return
+        self._is_pool_lost = self._pool_connection is None
+        has_ended = last_connection is not None and _has_ended(last_connection)
+        if self._is_pool_lost and not was_lost:
+            self._print(f"the worker pool at {self.pool} has ended, and its workers with it: start it again")
+        elif not self._is_pool_lost and (was_lost or has_ended):
+            self._print(
+                f"the worker pool at {self.pool} was started again; if the engine repeats the work of the workers that "
+                "have ended, it begins within three minutes"
+            )
 
     def _report_restarts(self, status: JobStatus) -> None:
         """Prints and stores the failures since the last status: of parts of the job, and of its JobManager."""
@@ -206,6 +241,20 @@ class Follower:
             if not self._has_failed_to_save:
                 self._print(f"{PROGRESS_FILE} cannot be written, so programs that read it do not see this job: {error}")
             self._has_failed_to_save = True
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Returns whether the other side has ended a connection, and closes it."""
+    with connection:
+        connection.setblocking(False)
+        try:
+            while connection.recv(_READ_SIZE):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def _plural(number: int, noun: str) -> str:

@@ -386,7 +386,7 @@ def _run_job(
         num_units: number of units of the source; None if it is unknown.
     """
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
-    cluster = cluster_of(options)  # before the run, which removes the runner's name
+    cluster, pool = cluster_of(options), engines.pool_here(options)  # before the run, which removes the runner's name
     with _readable_errors():
         if cluster is not None:
             await_slots(cluster, options)
@@ -409,7 +409,7 @@ def _run_job(
         print(f"{runner}: job {job.name}, {job.page}{log_note}", file=sys.stderr)
     if not wait:
         return EndedJob(result)
-    follower = Follower(job.name, job.page, job.log, job.status, run, num_units)
+    follower = Follower(job.name, job.page, job.log, job.status, run, num_units, pool)
     with follower.active():
         try:
             _follow(job)

@@ -1,7 +1,10 @@
 """What a launcher shows of a remote job while it waits for its end."""
 
+import contextlib
 import json
 import re
+import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from beam_datasets.engines import checks, flink, following
 from beam_datasets.engines.flink import Failure, JobStatus
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import Run
+from tests.servers import free_port
 
 LOST = Failure(1000.0, "TaskManager with id tm-1 is no longer reachable. (in Encode train on host:1)")
 
@@ -103,6 +107,44 @@ def test_a_job_without_any_progress_names_the_output_of_the_worker_pool(job: Job
     job.spill("train-1-1000-50000.block")
     assert "the worker pool" not in job.look(31)
     assert "the worker pool" not in job.look(70)
+
+
+def test_the_worker_pool_ends(job: Job) -> None:
+    """Also one that listens again at the next look, as if it had never ended."""
+
+    def pool() -> socket.socket:
+        server = socket.create_server(("127.0.0.1", port))
+        connections.append(server)
+        return server
+
+    def end(server: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            server.setblocking(False)
+            while True:
+                connections.append(server.accept()[0])
+                connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        while connections:
+            connections.pop().close()
+
+    connections: list[socket.socket] = []
+    port = free_port()
+    job.follower.pool = f"127.0.0.1:{port}"
+    first = pool()
+    assert job.look(1) == job.look(1) == ""
+    end(first)
+    lost = f"12:00:00 the worker pool at 127.0.0.1:{port} has ended, and its workers with it: start it again\n"
+    assert job.look(1) == lost
+    assert job.look(1) == ""
+    second = pool()
+    again = f"12:00:00 the worker pool at 127.0.0.1:{port} was started again; if the engine"
+    assert job.look(1).startswith(again)
+    assert job.look(1) == ""
+    end(second)
+    third = pool()
+    assert job.look(1).startswith(again)
+    assert job.look(1) == ""
+    end(third)
+    assert job.look(1) == lost
 
 
 def test_a_restart_has_a_reason(job: Job) -> None:

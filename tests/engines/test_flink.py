@@ -58,7 +58,8 @@ def test_killed_while_it_writes(cluster: flink.Cluster, local: Path, tmp_path: P
         assert not (tmp_path / "numbers" / "1.0.0").exists()
         {"taskmanager": cluster.start_task_manager, "workers": cluster.start_worker_pool}[victim]()
     finally:
-        code, _ = end(process)
+        code, output = end(process)
+    assert (victim == "workers") == ("was started again; if the engine" in output), output
     if code != 0:
         cluster.await_task_managers(1)
         run(*numbers(tmp_path, *cluster.options(), "--resume"))
