@@ -40,7 +40,7 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     if not url:
         return
     root = logging.getLogger()
-    root.addHandler(LogSender(url, worker_id, f"[{' '.join(filter(None, [job, f'worker {worker_id}']))}] "))
+    root.addHandler(LogSender(url, worker_id, line_prefix(worker_id, job)))
     try:
         root.setLevel(int(level) if level.isdigit() else level)
     except ValueError:  # not the name of a level
@@ -49,6 +49,15 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     logging.captureWarnings(True)
     for name in ("stdout", "stderr"):
         setattr(sys, name, LoggedStream(logging.getLogger(name), getattr(sys, name)))
+
+
+def line_prefix(worker_id: str, job: str) -> str:
+    """Returns the start of the lines of a worker.
+
+    >>> line_prefix("1-2", "clicks-1-0-0-4442a6fe"), line_prefix("1-2", "")
+    ('[clicks-1-0-0-4442a6fe worker 1-2] ', '[worker 1-2] ')
+    """
+    return f"[{' '.join(filter(None, [job, f'worker {worker_id}']))}] "
 
 
 class LogSender(logging.Handler):
@@ -93,7 +102,7 @@ class LogSender(logging.Handler):
         except grpc.RpcError as error:
             if sys.__stderr__ is not None:
                 code = error.code() if isinstance(error, grpc.Call) else error
-                text = f"{self._prefix}logs no longer reach the engine: {code}\n"
+                text = f"logs no longer reach the engine: {code}\n"
                 sys.__stderr__.write(text)  # at once: print() would let other threads write before the end of the line
                 sys.__stderr__.flush()
 

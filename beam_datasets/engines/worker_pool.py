@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import logging
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent import futures
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any, NamedTuple
 
@@ -33,10 +34,11 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beam_datasets.engines.checks import CLUSTER, JOB, LOG_LEVEL, VERSIONS, EngineError, version_problem, versions
 from beam_datasets.engines.flink import FlinkCluster
-from beam_datasets.engines.worker_logging import send_logs
+from beam_datasets.engines.worker_logging import line_prefix, send_logs
 from beam_datasets.engines.worker_output import WorkerStream
 from beam_datasets.engines.worker_relay import WorkerRelay
 from beam_datasets.frames import is_authors
+from beam_datasets.publishing.output_log import MAX_LINE
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.engines.worker_logging"]
@@ -131,10 +133,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
             return beam_fn_api_pb2.StartWorkerResponse(error=problem)
         relay = WorkerRelay(request.control_endpoint.url, request.worker_id)
+        output, writing_end = self._context.Pipe(duplex=False)
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.
             target=work,
-            args=(relay.url, request.worker_id, request.logging_endpoint.url, dict(request.params)),
+            args=(relay.url, request.worker_id, request.logging_endpoint.url, dict(request.params), writing_end),
             name=request.worker_id,
             daemon=False,
         )
@@ -143,6 +146,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         except (OSError, EOFError) as error:  # the process that forks may have been killed
             relay.close()
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
+        finally:
+            writing_end.close()  # the worker has it
+        prefix = line_prefix(request.worker_id, request.params.get(JOB, ""))
+        threading.Thread(target=_log_output, args=(output, prefix), name="worker output", daemon=True).start()
         key = context.peer(), request.worker_id  # two task managers may choose the same name
         with self._lock:
             replaced_worker = self._workers.get(key)
@@ -257,7 +264,35 @@ def _stop_workers(workers: Sequence[ForkServerProcess]) -> None:
         wait([worker.sentinel])
 
 
-def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str] | None = None) -> None:
+def _log_output(output: Connection, prefix: str) -> None:
+    """Logs the lines that a worker and its processes write to their file descriptors 1 and 2, until all have ended.
+
+    Args:
+        output: the end of the pipe to read from.
+        prefix: start of each line.
+    """
+    with output, open(output.fileno(), "rb", closefd=False) as lines:
+        while line := lines.readline(MAX_LINE):
+            if text := line.decode("utf-8", "backslashreplace").rstrip("\n"):
+                _LOGGER.info("%s%s", prefix, text)
+
+
+def _redirect(output: Connection) -> None:
+    """Redirects the output of this process, also that of code in C and of subprocesses, to a pipe."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(output.fileno(), descriptor)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # so that the pool logs a line with its time
+    output.close()
+
+
+def work(
+    control: str,
+    worker_id: str,
+    logs: str = "",
+    params: Mapping[str, str] | None = None,
+    output: Connection | None = None,
+) -> None:
     """Works for the runner until it ends the connection, or the channel of its data breaks.
 
     Args:
@@ -265,10 +300,13 @@ def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str]
         worker_id: id of this worker.
         logs: address of the runner's logging service; '' for none.
         params: parameters of the request; see `checks.send_parameters`.
+        output: pipe to the pool, which logs the output of this process; None leaves the output as it is.
     """
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     parameters = params or {}
+    if output is not None:
+        _redirect(output)
     send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
     _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data

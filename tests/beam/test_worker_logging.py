@@ -104,7 +104,7 @@ def test_an_engine_without_a_logging_service() -> None:
         [sys.executable, "-c", TALK, "localhost:1", "INFO"], capture_output=True, text=True, check=True
     )
     assert "printed\n" in done.stdout
-    assert "[rows-1-0-0-job worker 1-2] logs no longer reach the engine: StatusCode.UNAVAILABLE\n" in done.stderr
+    assert "logs no longer reach the engine: StatusCode.UNAVAILABLE\n" in done.stderr
 
 
 def test_entries_that_are_dropped_are_counted(service: tuple[Logging, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -516,3 +516,29 @@ def test_a_worker_that_was_killed_is_reported(pool: tuple[subprocess.Popen[str],
     assert (
         f"worker 1-1 (pid {worker}) has died: signal 9 (SIGKILL), as the system does when memory is short" in complained
     )
+
+
+def write_and_end(*arguments: Any) -> None:
+    """Writes to the output of a worker in three ways, and ends as after an error in C."""
+    worker_pool._redirect(arguments[-1])
+    print("printed")
+    os.write(2, "of C \u00e4, ".encode() + b"and no text \xff\n")
+    subprocess.run(["sh", "-c", "echo of a subprocess; printf '%s' 'without an end' >&2"], check=True)
+    os._exit(3)
+
+
+@pytest.mark.slow
+def test_output_that_does_not_pass_through_python_names_job_and_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_pool, "work", write_and_end)
+    pool = worker_pool.WorkerPool()
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", params={checks.JOB: "rows-1-0-0-a"})
+    with caplog.at_level("INFO"):
+        assert "exit code 3" in pool.StartWorker(request, Peer("ipv4:127.0.0.1:1")).error
+        [reader] = [thread for thread in threading.enumerate() if thread.name == "worker output"] or [None]
+        if reader is not None:
+            reader.join(WORKER_SECONDS)
+    lines = [record.message for record in caplog.records if record.message.startswith("[")]
+    expected = ["printed", "of C \u00e4, and no text \\xff", "of a subprocess", "without an end"]
+    assert lines == [f"[rows-1-0-0-a worker 1-1] {line}" for line in expected]

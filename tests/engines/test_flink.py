@@ -197,8 +197,11 @@ def test_what_workers_print_is_in_the_log_of_the_task_manager(cluster: flink.Clu
     builder.write_text(text.replace('manner = ""', 'manner = "talk"'))
     run("build", f"{builder}:Talking", "--data_dir", str(tmp_path / "data"), *cluster.options())
     logs = "".join(path.read_text(errors="replace") for path in cluster.directory.glob("logs/taskmanager-*.out"))
+    worker = r"\d\d:\d\d.*\[talking-1-0-0-[0-9a-f]{8} worker \S+\] "
     for said in ("printed 3", "printed as an error 3", "logged 3", "warned 3"):
-        assert re.search(rf"\d\d:\d\d.*\[talking-1-0-0-[0-9a-f]{{8}} worker \S+\] .*{said}", logs), said
+        assert re.search(f"{worker}.*{said}", logs), said
+    pools = "".join(path.read_text(errors="replace") for path in cluster.directory.glob("logs/workers-*.out"))
+    assert re.search(f"{worker}written 3", pools), pools  # as code in C writes
 
 
 def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
