@@ -32,11 +32,11 @@ def arrow_field(kind: pyarrow.DataType, path: str, nulls: Collection[str] = ()) 
 
 
 def is_file(kind: pyarrow.DataType) -> bool:
-    """Returns whether a type is that of images and sounds in datasets of Hugging Face."""
+    """Returns whether a type is that of images and sounds in datasets of Hugging Face, if need be without paths."""
     import pyarrow as pa
 
     names = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)} if pa.types.is_struct(kind) else {}
-    return names == {"bytes": pa.binary(), "path": pa.string()}
+    return names in ({"bytes": pa.binary(), "path": path} for path in (pa.string(), pa.null()))
 
 
 def is_list(kind: pyarrow.DataType) -> bool:

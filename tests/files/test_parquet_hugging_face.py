@@ -156,3 +156,14 @@ def test_files_in_another_layout_are_files_if_metadata_say_so(read):
     assert read({"f": column}, features={"f": {"_type": "Image"}}).types == {"f": "image"}
     assert read({"f": column}, features={"f": {"_type": "Video"}}).rows == [{"f": png()}]
     assert read({"f": ["a.png"]}, features={"f": {"_type": "Image"}}).types == {"f": "string"}
+
+
+@pytest.mark.parametrize("content, kind", [(png(), "image"), (WAV, "audio"), (b"ID3\4", "audio"), (b"?", "image")])
+def test_files_without_paths(read, content, kind):
+    """pyarrow gives a field the type null if all of its values are None."""
+    column = pa.array([{"bytes": content, "path": None}])
+    assert column.type == pa.struct([("bytes", pa.binary()), ("path", pa.null())])
+    in_list = pa.array([[{"bytes": content, "path": None}]])
+    assert read({"f": column}).types["f"].partition(":")[0] == kind
+    assert read({"f": column}, specs={"f": "string"}).rows == [{"f": content}]
+    assert read({"f": in_list}, specs={"f": "string[]"}).rows == [{"f": [content]}]
