@@ -18,7 +18,14 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
-from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES, COMMANDS, FORMATS, OPTIONS
+from beam_datasets.foreign_names import (
+    ARGUMENTS,
+    ATTRIBUTES,
+    COMMANDS,
+    FORMATS,
+    NAMES_THAT_MEAN_SOMETHING_IF_FALSE,
+    OPTIONS,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -388,10 +395,14 @@ def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Ca
             foreign = next((name for name in kwargs if name in foreign_names), "")
             values = args[1:] if "self" in signature.parameters else args
             fields = _argument_fields(called_name, dict(zip(names, values)) | kwargs, names)
+            sentence = _sentence(rows[foreign], fields | {"argument": foreign, "value": fields.get(foreign, "")})
             if foreign:
                 problem = f"no argument {foreign!r}"
-                fields |= {"argument": foreign, "value": fields[foreign]}
-            raise TypeError(f"{called_name}(): {problem}. {_sentence(rows[foreign], fields)}")
+                is_off = kwargs[foreign] is None or kwargs[foreign] is False
+                if is_off and foreign not in NAMES_THAT_MEAN_SOMETHING_IF_FALSE:
+                    problem += f", which can be left out if it is {kwargs[foreign]}"
+                    sentence = "" if "{value}" in rows[foreign].text else sentence.replace("Use ", "Otherwise, use ", 1)
+            raise TypeError(f"{called_name}(): {problem}. {sentence}".strip())
 
         return checked
 
@@ -519,6 +530,8 @@ def _insert_in_code(fragment: str, fields: _Fields) -> str:
         if name is None:
             continue
         text = format(fields[name], (default or "").format_map(fields))
+        if code.endswith("[") and isinstance(_expression(text), ast.Lambda):  # a function is no index
+            text = name
         if code.endswith("e[") and after.startswith("]") and (value := _value_of(text)):
             code, closing = code.removesuffix("e[") + value, "]"
         else:

@@ -121,7 +121,16 @@ def count_of(value: Any, method: str) -> int:
         raise TypeError(f"count must be an int, not {shown(value)}. A share is bd.load(..., split='train{bounds}').")
     if isinstance(value, (list, tuple, range)):
         raise TypeError(f"count must be an int, not {shown(value)}. Use `ds[{shown(value)}]` for these examples.")
-    return integer("count", value, at_least=0)
+    if (count := integer("count", value)) < 0:
+        others = {
+            "take": "Leave take() out for all examples",
+            "skip": "Leave skip() out, or use take(0) for no example",
+        }
+        raise ValueError(
+            f"count must be at least 0, got {shown(count)}. {others[method]}; ds[{max(count, -100)}:] returns the last "
+            "ones."
+        )
+    return count
 
 
 _FLAGS = (bool, np.bool_)
@@ -190,9 +199,8 @@ def _bad_index_error(index: Any) -> TypeError:
         hint = f" The values of a feature are [example[{index!r}] for example in ds]."
     elif callable(index):
         hint = " The examples for which a function returns True are ds.filter(function)."
-    elif isinstance(index, (list, tuple)) and any(isinstance(item, str) for item in index):
-        names = shown([*index])
-        hint = f" Some features are bd.load(..., decoders=bd.decode.PartialDecoding({names}))."
+    elif isinstance(index, (list, tuple)) and (names := [item for item in index if isinstance(item, str)]):
+        hint = f" Some features are bd.load(..., decoders=bd.decode.PartialDecoding({shown(names)}))."
     return TypeError(
         f"ds[...] takes an int, a slice, a list, array or range of ints, or a mask, not {index!r:.100}.{hint}"
     )

@@ -146,6 +146,12 @@ DATASET: Mapping[str, str] = {
     + _GUARD,
     "publish | materialise(path)": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice",
     "is_empty | empty": "`len({ds}) == 0`",
+    "is_streaming | is_lazy | is_iterable | is_map_style | is_indexable": (
+        "`isinstance({ds}, bd.Dataset)`: a Dataset has a length and items, a `bd.Stream` is read in order; both read as needed"
+    ),
+    "set_worker_info": _RANKS,
+    "type | tensor": "`{ds}[0]`: values are NumPy's; `{ds}.as_torch()` has tensors",
+    "trim_and_pad(max_length)": "`{ds}.padded_batch(32, pad_length={max_length:512})`, where the length may be a dict from features to lengths",
     "num_bytes | nbytes | size_bytes | memory_usage": "`bd.builder(name, data_dir=directory).info.dataset_size`",
     "dataset_name": "`bd.builder(name, data_dir=directory).name`",
     "metadata": "`bd.builder(name, data_dir=directory).info.metadata`",
@@ -183,7 +189,8 @@ DATASET: Mapping[str, str] = {
     "to_list | tolist | collect | to_pylist": "`list({ds})`",
     "as_polars | polars": "`{ds}.to_polars()`",
     "to_hf | as_hf | to_huggingface | to_datasets": "`datasets.Dataset.from_pandas({ds}.to_pandas())`",
-    "export | to_webdataset | write | to_array_record | to_arrayrecord | write_arrayrecord | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",
+    "export(path)": "`bd.export(source, to={path:directory}, format='parquet')`, or another format",
+    "to_webdataset | write | to_array_record | to_arrayrecord | write_arrayrecord | write_webdataset | export_webdataset | to_tar | to_tars | write_array_record": "`bd.export(source, to=directory, format='webdataset')`",
     "to_tfrecord(path) | to_tfrecords(path) | write_tfrecord(path) | save_tfrecord(path) | export_tfrecord(path)": (
         "`bd.materialize(source, to='name', data_dir={path:directory})`, whose shards are TFRecord files; `bd.export(...)` writes other formats"
     ),
@@ -480,6 +487,9 @@ BUILDER: Mapping[str, str] = {
     "exists | is_built | is_published": "`{builder}.is_prepared()`",
     "verify | validate | check | repair": "`bd.verify({builder}.dataset_dir)`",
     "delete | remove | rm": "`beam-datasets prune`, which removes old versions; a published version never changes",
+    "cleanup | clean | clear | close | clear_cache | cleanup_cache_files": (
+        "nothing: reading leaves no files; `beam-datasets gc DATA_DIR` lists what killed runs left"
+    ),
     "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
     "canonical_version | versions | supported_versions": "`{builder}.version`; `beam-datasets list --versions` shows all",
     "features | splits | description | citation | homepage": "`{builder}.info.{name}`",
@@ -637,7 +647,8 @@ PACKAGE: Mapping[str, str] = {
     "folder_dataset": _FILES + " --help`, for the formats of files; `bd.adopt(pattern, features)` for TFRecord files",
     "GenerateMode": "a new version; `beam-datasets build --overwrite` replaces a published one",
     "is_dataset_on_gcs": "`bd.list_builders(data_dir)`; nothing is read from the bucket of TFDS",
-    "show_statistics | visualization": "`beam-datasets stats NAME`, which also writes a page with plots",
+    "show_statistics": "`beam-datasets stats NAME`, which also writes a page with plots",
+    "visualization": "`bd.show_examples(ds)`; `beam-datasets stats NAME` also writes a page with plots",
     "transform": "`ds.map(function)`, or a builder that reads the other dataset",
     "rlds": "`bd.features.Dataset` for the steps of episodes",
     "proto": "`info.as_json`",
@@ -708,7 +719,8 @@ PACKAGE: Mapping[str, str] = {
     "DataModule | LightningDataModule": (
         "a `LightningDataModule` of Lightning, whose `train_dataloader` returns `torch.utils.data.DataLoader(ds.as_torch())`"
     ),
-    "default_collate | default_convert | litdata_collate": "`ds.batch(32)`",
+    "default_collate | default_convert | litdata_collate | collate_fn": "`ds.batch(32)`",
+    "IterableWrapper | keras": "`ds.as_torch()`, or `ds.as_tf_dataset()`",
     "get_worker_info | with_epoch | with_length": _RANKS,
     "Stateful": "`iterator.state_dict()` and `iterator.load_state_dict(state)`",
     "IterDataPipe | MapDataPipe | DFIterDataPipe | DataChunk | functional_datapipe | guaranteed_datapipes_determinism"
@@ -855,7 +867,7 @@ PACKAGE: Mapping[str, str] = {
     "set_data_dir(path) | data_dir(path) | set_default_data_dir(path)": "$BEAM_DATASETS_DATA_DIR, or `bd.load(name, data_dir={path:directory})`",
     "settings | config | set_caching_enabled | set_cache_dir": "$BEAM_DATASETS_CACHE_DIR, or `bd.ReadConfig(...)` for one reader",
     "logging | set_verbosity | set_log_level": "`logging.getLogger('beam_datasets')`, or " + _QUIET,
-    "set_seed | seed_everything | seed": "`ds.shuffle(seed=0)`: nothing else is random",
+    "set_seed | manual_seed | seed_everything | seed": "`ds.shuffle(seed=0)`: nothing else is random",
     "map(fn) | filter(fn)": "`ds.{name}({fn:function})`",
     "chain(datasets) | sample(datasets) | weighted_mix(datasets)": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`, or `bd.load(name, split='train+test')`, for {datasets:several datasets}",
     "shuffle | batch | shard | take | repeat | pack | padded_batch": "`ds.{name}(...)`, a method of a Dataset",
@@ -896,6 +908,9 @@ INFO: Mapping[str, str] = {
     "__getitem__(name)": "its attributes, such as `{info}.features`, `{info}.splits` and `{info}.description`",
     "num_examples | num_rows | total_num_examples": "`{info}.splits['train'].num_examples`",
     "size_in_bytes | num_bytes | size": "`{info}.dataset_size`",
+    "shape | shapes": "`{info}.features.shape`, a dict; `{info}.splits['train'].num_examples` counts examples",
+    "dtype | dtypes": "`{info}.features.dtype`, a dict",
+    "digest | lineage | manifest": "`bd.builder(name, data_dir=directory).{name}`",
     "dataset_name | builder_name | builder": "`{info}.name`",
     "column_names | columns": "`list({info}.features)`",
     "num_shards | shard_lengths": "`{info}.splits['train'].num_shards`",
@@ -988,6 +1003,9 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 """The tables, by what the object is called in a text."""
 
+NAMES_THAT_MEAN_SOMETHING_IF_FALSE = frozenset(("decode", "text", "stop_on_empty_dataset", "compression", "compress"))
+"""Foreign arguments whose value False, or None, needs other code; elsewhere such an argument can be left out."""
+
 _ORDERED = "nothing: the order is always the same"
 
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
@@ -1050,9 +1068,10 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "shuffle": {
         "": "`{ds}.shuffle(seed={seed:0})`, or `{ds}.shuffle(seed={seed:0}, window={first:1000})`, where tf.data's buffer size is the window",
-        "buffer_size | bufsize | shuffle_block_size | block_size | buffer | initial": (
+        "buffer_size | bufsize | shuffle_block_size | block_size | buffer": (
             "`{ds}.shuffle(seed={seed:0}, window={value})`, or leave out the window to shuffle all"
         ),
+        "initial": "`{ds}.shuffle(seed=0, window={first:1000})`: its window is full before the first example",
         "reshuffle_each_iteration | reshuffle": (
             "`{ds}.shuffle(seed=0)`, whose order is the same each time; `{ds}.shuffle(seed=0).repeat()` reshuffles each epoch"
         ),
@@ -1476,8 +1495,9 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 COMMANDS: Mapping[str, str] = {
     "ls | dir | datasets | catalog | catalogue": "`beam-datasets list {args}`",
     "show | describe | inspect | details | schema | features | columns | count | len | size | splits | num_examples"
-    " | metadata | du | get": "`beam-datasets info {args}`, and `beam-datasets head {name:NAME}` for examples",
+    " | metadata | du | get | wc": "`beam-datasets info {args}`, and `beam-datasets head {name:NAME}` for examples",
     "configs | log | lineage | history | tags | releases": "`beam-datasets list --versions`, and `beam-datasets info {name:NAME}` for one",
+    "untag": "`beam-datasets tag {name:NAME} {second:TAG} --remove`",
     "tail | sample | cat | view | preview | peek | print | first | examples | look | take | rows": "`beam-datasets head {args}`",
     "rm | remove | delete | del | drop | uninstall": (
         "`beam-datasets prune {name:NAME} --keep 1`, which removes old versions; to remove all, delete the directory that "
@@ -1512,7 +1532,11 @@ COMMANDS: Mapping[str, str] = {
     "clean | cleanup | clear | purge | clear_cache": "`beam-datasets gc {args}`, which lists what killed runs left, and with --yes removes it",
     "ui | explorer | serve | browse | dashboard | web | gui | viewer | open | app": "`beam-datasets explore {args}`",
     "plot | hist | statistics | profile | summary | summarize | report | analyze": "`beam-datasets stats {args}`",
-    "split | filter | select | subset | slice | merge | concat | join | shuffle | mix | extract | query | dedup": (
+    "filter | where | query": (
+        "`beam-datasets materialize {name:NAME} --where {second:\"label = 'cat'\"} --to few --data_dir DIR`, whose condition is that "
+        "of the examples to keep"
+    ),
+    "split | select | subset | slice | merge | concat | join | union | shuffle | shuf | mix | extract | dedup": (
         "`beam-datasets materialize {name:NAME} --split 'train=train[:10%]' --to few --data_dir DIR`, which also takes --where, "
         "--features and several datasets"
     ),
@@ -1536,7 +1560,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs | status | ps | cancel | kill | stop | abort | wait": "the engine's own commands, such as those of Flink; a run on this machine ends with Ctrl-C",
     "cache | caches": "$BEAM_DATASETS_CACHE_DIR, the directory that keeps what was read of stores; it can be deleted",
     "config | configure | set | settings": "options of the commands, and $BEAM_DATASETS_DATA_DIR, which replaces --data_dir",
-    "completion | completions | autocomplete": "docs/reference/command.md, which says how the shell completes commands: with argcomplete",
+    "completion | completions | autocomplete | shell_completion": "docs/reference/command.md, which says how the shell completes commands: with argcomplete",
     "upgrade | migrate": "pip, as for other packages; published datasets need no change",
     "register | add_builder": "`beam-datasets build FILE.py`, or --imports MODULE of every command",
     "compact | reshard | repartition | rewrite": "`beam-datasets materialize {name:NAME} --num_shards 8 --to NEW --data_dir DIR`",

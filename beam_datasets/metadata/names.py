@@ -71,7 +71,7 @@ class DatasetName:
             ValueError: the text has another form.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
+            raise _not_a_name_error(text)
         match = _NAME.match(text)
         if not match:
             raise ValueError(
@@ -113,6 +113,13 @@ class DatasetName:
                 "/" + ",".join(f"{key}={value}" for key, value in self.kwargs.items()) if self.kwargs else "",
             ]
         )
+
+
+def _not_a_name_error(value: object) -> TypeError:
+    """Returns the error for a value that is not the text of a dataset's name; it names what can be read without one."""
+    hint = " Its as_dataset('train') is a dataset." if hasattr(value, "as_dataset") else ""
+    hint = " It is a dataset already." if hasattr(value, "as_torch") else hint
+    return TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {value!r}.{hint}")
 
 
 _APPENDED_VERSION = re.compile(r"(\w+)[-.]v?(\d+\.\d+\.\d+)")

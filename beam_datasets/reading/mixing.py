@@ -224,6 +224,9 @@ def _stages_of(
                 f"{len(weight_arguments)} of them. Give one, or a dict from datasets to weights."
             )
     else:
+        for item in items:
+            if not isinstance(item, (Dataset, Stream)):  # the error names it, and no dataset beside it
+                _check_pair(item)
         datasets = [_check_pair(item)[0] for item in items]
         if weight_arguments:
             raise TypeError("mix() of datasets with weights: expected no weights=, temperature= or schedule=, got one.")

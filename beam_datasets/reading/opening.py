@@ -559,11 +559,24 @@ def builder(
     config_name = getattr(config, "name", config)  # of a BuilderConfig
     try:
         directory = catalog.find_dataset_dir(parsed_name.name, data_dir, config=config_name, version=version)
-    except DatasetNotFoundError:
+    except DatasetNotFoundError as error:
         if builder_class is None:
-            raise
+            raise DatasetNotFoundError(f"{error}{_note_on_version(parsed_name, data_dir)}") from None
         return builder_class(data_dir=data_dir, config=config, version=version)
     return builder_from_directory(directory)
+
+
+def _note_on_version(name: DatasetName, data_dir: str | os.PathLike[str] | None) -> str:
+    """Returns a sentence on the versions of a dataset if a name such as 'digits:final' was parsed as a namespace."""
+    dataset = name.namespace
+    if (
+        dataset is None
+        or not re.fullmatch(r"[a-z]\w*", dataset)
+        or not catalog.list_versions(dataset, data_dir=data_dir)
+    ):
+        return ""
+    versions = catalog.published_versions_text(dataset, catalog.root_dir(data_dir))
+    return f" After '{dataset}:' comes a version, or 'latest', and no tag; {versions}."
 
 
 def _parse_name(name: str) -> DatasetName:
@@ -578,9 +591,10 @@ def _parse_name(name: str) -> DatasetName:
         if isinstance(name, str) and os.path.isdir(name) and catalog.versions_in(name):
             data_dir, last = os.path.split(os.path.abspath(name))
             raise ValueError(f"{error} This dataset is bd.load({last!r}, data_dir={data_dir!r}).") from None
-        is_file = isinstance(name, str) and is_file_name(name)
-        if not isinstance(name, str) or is_file or not ("://" in name or catalog.is_published(name)):
-            raise  # a URL is not looked at: without credentials, that would be another error
+        is_url = isinstance(name, str) and "://" in name  # not looked at: without credentials, that is another error
+        is_directory = isinstance(name, str) and os.path.isdir(name) and catalog.is_published(name)
+        if not (is_directory or (is_url and not is_file_name(name))):
+            raise
         raise ValueError(f"{error} A directory is opened by bd.builder_from_directory({name!r}).") from None
 
 

@@ -230,7 +230,7 @@ def test_the_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     for path, named, why in (
         (tmp_path / "file", tmp_path / "file", "it is a file"),
-        (tmp_path / "file/x/y", tmp_path / "file/x", "Not a directory"),
+        (tmp_path / "file/x/y", tmp_path / "file/x", f"Not a directory; {tmp_path / 'file'} is a file"),
         ("/proc/none/x/y", "/proc/none", "the file or directory does not exist"),
     ):
         with raises_with(StorageError, path=str(named)) as error:
