@@ -258,7 +258,8 @@ def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: i
             expected=f"{layout.frames:,} samples, as the file has", got=f"{info.frames:,}", advice=GET_AGAIN
         )
     num_bytes = info.frames * info.channels * width
-    if layout.num_bytes is not None and num_bytes != layout.num_bytes:
+    padded = num_bytes + num_bytes % 2  # libsndfile counts the padding of AIFF chunks as samples
+    if layout.num_bytes is not None and layout.num_bytes not in (num_bytes, padded):
         raise InputError(
             expected=f"{layout.num_bytes:,} bytes of samples, as declared", got=f"{num_bytes:,}", advice=GET_AGAIN
         )

@@ -200,6 +200,25 @@ def test_attributes_of_macos_in_the_working_directory(tmp_path, monkeypatch, con
         read_sound(sounds["MP3"][:-50])
 
 
+@pytest.mark.parametrize("subtype", ["PCM_S8", "PCM_U8", "PCM_16", "PCM_24", "PCM_32", "ULAW", "ALAW", "FLOAT"])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("frames", [1, 700, 701])
+def test_aiff_with_an_odd_number_of_bytes(subtype, channels, frames):
+    """libsndfile counts the padding as samples where the number of bytes is odd."""
+    samples = np.random.default_rng(frames).integers(-9999, 9999, (frames, channels), np.int16)
+    file = io.BytesIO()
+    soundfile.write(file, samples, 8000, format="AIFF", subtype=subtype)
+    data = file.getvalue()
+    bits = {"PCM_S8": 8, "PCM_U8": 8, "PCM_24": 24, "PCM_32": 32}.get(subtype, 16)
+    dtype = "float32" if subtype == "FLOAT" else "int16" if bits <= 16 else "int32"
+    expected = soundfile.read(io.BytesIO(data), dtype=dtype, always_2d=True)[0]
+    if bits in (8, 24):
+        expected >>= 8
+    np.testing.assert_array_equal(read_sound(data).samples, expected)
+    for size in (1, 2):
+        problem_of(data[:-size])
+
+
 @pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "AIFF", "MP3"])
 def test_two_sounds_in_one_file_are_an_error(form):
     data = encoded(form=form)
