@@ -41,12 +41,12 @@ if _typing.TYPE_CHECKING:
     from beam_datasets.metadata.split_by import SplitByHash as SplitByHash
     from beam_datasets.metadata.split_by import SplitByTime as SplitByTime
     from beam_datasets.metadata.split_by import SplitByValue as SplitByValue
-    from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
-    from beam_datasets.metadata.splits import Split as Split
+    from beam_datasets.metadata.split_expressions import ReadInstruction as ReadInstruction
+    from beam_datasets.metadata.split_expressions import Split as Split
+    from beam_datasets.metadata.split_expressions import even_splits as even_splits
+    from beam_datasets.metadata.split_expressions import split_for_jax_process as split_for_jax_process
     from beam_datasets.metadata.splits import SplitDict as SplitDict
     from beam_datasets.metadata.splits import SplitInfo as SplitInfo
-    from beam_datasets.metadata.splits import even_splits as even_splits
-    from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
     from beam_datasets.metadata.version import BlockedVersions as BlockedVersions
     from beam_datasets.metadata.version import Experiment as Experiment
     from beam_datasets.metadata.version import Version as Version
@@ -70,7 +70,8 @@ _HOMES = {
     ".builders": ("BeamBasedBuilder", "BuilderConfig", "DatasetBuilder", "GeneratorBasedBuilder"),
     ".metadata.info": ("DatasetInfo", "MetadataDict"),
     ".metadata.split_by": ("SplitByHash", "SplitByTime", "SplitByValue"),
-    ".metadata.splits": ("ReadInstruction", "Split", "SplitDict", "SplitInfo", "even_splits", "split_for_jax_process"),
+    ".metadata.split_expressions": ("ReadInstruction", "Split", "even_splits", "split_for_jax_process"),
+    ".metadata.splits": ("SplitDict", "SplitInfo"),
     ".metadata.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),
     ".reading.dataset": ("Dataset",),

@@ -40,9 +40,10 @@ from beam_datasets.features.base import to_feature
 from beam_datasets.features.numbers import enable_tfds_conversions, iter_connectors
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
-from beam_datasets.metadata.splits import ReadInstruction, Split, SplitDict, SplitInfo
-from beam_datasets.metadata.splits import even_splits as even_splits
-from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
+from beam_datasets.metadata.split_expressions import ReadInstruction, Split
+from beam_datasets.metadata.split_expressions import even_splits as even_splits
+from beam_datasets.metadata.split_expressions import split_for_jax_process as split_for_jax_process
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocked, Version, VersionOrStr
 from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig

@@ -24,7 +24,7 @@ from beam_datasets.features.stored_files import iter_files
 from beam_datasets.features.trees import leaves_with_features
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
-from beam_datasets.metadata.splits import AbstractSplit
+from beam_datasets.metadata.split_expressions import AbstractSplit
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, tolerant_decoder, touch
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published

@@ -26,7 +26,7 @@ from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.lineage import Ascent, KeyRule, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
-from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
+from beam_datasets.metadata.split_expressions import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.records.shards import read_index
 from beam_datasets.shuffle.blocks import key_array, sort_order

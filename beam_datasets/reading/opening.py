@@ -31,7 +31,7 @@ from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, M
 from beam_datasets.metadata.lineage import Ascent, KeyRule, Lineage, between
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest
 from beam_datasets.metadata.names import DatasetName, is_file_name
-from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
+from beam_datasets.metadata.split_expressions import AbstractSplit, ReadInstruction, map_splits
 from beam_datasets.metadata.supervised_keys import check_supervised_keys
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.passwords import without_passwords

@@ -22,7 +22,8 @@ from beam_datasets.execute import in_process
 from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, map_splits
+from beam_datasets.metadata.split_expressions import AbstractSplit, map_splits
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.options import ShardingOptions
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.sources.units import SourceUnits

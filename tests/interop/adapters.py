@@ -13,7 +13,8 @@ from tensorflow_datasets.core.utils import shard_utils
 
 import beam_datasets as bd
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate
-from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, SplitDict, SplitInfo, SubSplitInfo, map_splits
+from beam_datasets.metadata.split_expressions import AbstractSplit, ReadInstruction, map_splits
+from beam_datasets.metadata.splits import SplitDict, SplitInfo, SubSplitInfo
 from beam_datasets.reading import directories
 
 CORE = "tensorflow_datasets.core"

@@ -22,7 +22,7 @@ from tensorflow_datasets.testing import feature_test_case
 import beam_datasets as bd
 import beam_datasets.tfds as ours
 from beam_datasets import features as F
-from beam_datasets.metadata.splits import map_splits
+from beam_datasets.metadata.split_expressions import map_splits
 
 TFDS = "tensorflow_datasets"
 CASES: dict[str, str] = {}

@@ -15,7 +15,7 @@ from beam_datasets.formats.example import parse
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.selection import is_in_order
 from beam_datasets.metadata.keys import hash_key, ordered_key
-from beam_datasets.metadata.splits import ReadInstruction, even_splits
+from beam_datasets.metadata.split_expressions import ReadInstruction, even_splits
 from beam_datasets.reading.opening import builder_from_directory
 from tests.facts import raises_with
 from tests.published import edit_info

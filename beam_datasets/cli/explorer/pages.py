@@ -35,7 +35,7 @@ from beam_datasets.features.trees import (
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
-from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
+from beam_datasets.metadata.split_expressions import AbsoluteInstruction, AbstractSplit
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.summary import image_size
