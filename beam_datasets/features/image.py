@@ -127,9 +127,9 @@ class Image(Leaf):
                     raise FeatureValueError(
                         f"an image of float32 must be an array, not {type(value).__name__}", feature=path
                     )
-                value = self._read_content(value, path)
+                file, value = value, self._read_content(value, path)
                 if isinstance(value, bytes):
-                    check(value)
+                    check(value, file)
                     return value
             if value.dtype != self.dtype:
                 raise FeatureValueError(
@@ -149,7 +149,7 @@ class Image(Leaf):
 
         return pack
 
-    def _checker(self, path: str) -> Callable[[bytes], object]:
+    def _checker(self, path: str) -> Callable[[bytes, Any], object]:
         """Returns the function that raises FeatureValueError for a file that is unreadable or does not fit the feature.
 
         Args:
@@ -157,15 +157,17 @@ class Image(Leaf):
         """
         decode = self.unpacker(path) if self.check == "decode" else None
 
-        def check(data: bytes) -> None:
-            """Raises FeatureValueError for the content of a file that is unreadable or does not fit the feature."""
+        def check(data: bytes, value: Any) -> None:
+            """Raises FeatureValueError for the content of a file; it names the file if the value is its path."""
             try:
-                header = check_image(data)
-                self._check_header(header)
-            except InputError as error:
-                raise FeatureValueError(str(error), feature=path, expected=error.expected, got=error.got) from error
-            if decode is not None:
-                decode(data)
+                self._check_header(check_image(data))
+                if decode is not None:
+                    decode(data)
+            except (InputError, FeatureValueError) as error:
+                problem = str(error) if isinstance(error, InputError) else error.problem
+                if isinstance(value, (str, os.PathLike)):
+                    problem = f"the image {os.fspath(value)!r}: {problem}"
+                raise FeatureValueError(problem, feature=path, expected=error.expected, got=error.got) from error
 
         return check
 

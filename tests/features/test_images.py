@@ -446,3 +446,21 @@ def test_deep_images_of_other_formats_are_read_at_full_depth():
             decode(tiff(page(pixels)))
         with pytest.raises(FeatureError, match="TIFF with (floating-point|signed) samples"):
             read(tiff(page(pixels)))
+
+
+@pytest.mark.parametrize("check", ["structure", "decode"])
+@pytest.mark.parametrize("problem", ["cut", "shape"])
+def test_errors_about_a_file_name_it(tmp_path, check, problem):
+    path = tmp_path / "a.png"
+    data = image_codec.encode(np.zeros((2, 3, 3), np.uint8), "png")
+    path.write_bytes(data[:-5] if problem == "cut" else data)
+    features = F.FeaturesDict({"photo": F.Image(shape=(2, 3, 3) if problem == "cut" else (9, 3, 3))})
+    pack = with_image_checks(features, check)["photo"].packer("photo")
+    for value in (path, str(path)):
+        with pytest.raises(
+            FeatureValueError, match=rf"^photo: the image '{path}': (a damaged image: )?PNG: "
+        ) as caught:
+            pack(value)
+        assert caught.value.feature == "photo"
+    with pytest.raises(FeatureValueError, match=r"^photo: (a damaged image: )?PNG: "):
+        pack(path.read_bytes())
