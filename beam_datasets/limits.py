@@ -14,6 +14,7 @@ MAX_PIXELS = 1 << 28
 MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
 MAX_LIST = 1 << 28  # values in one row of a Parquet file, or in a compressed tensor of unknown length
 MAX_LINE = 1 << 27  # bytes of a line of text
+MAX_HEADER = 1 << 27  # bytes of a header of a tar archive, such as of a long path
 MAX_FIELD = 1 << 28  # characters of a field of a CSV file; Python's default of 131,072 is too low for real files
 MAX_DECOMPRESSOR = 1 << 29  # bytes that the dictionary of an xz file, or the window of a zstd file, takes
 MAX_UNPACKED = 4 << 30  # bytes of all members of an archive

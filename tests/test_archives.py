@@ -115,6 +115,29 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
         monkeypatch.delenv(VARIABLE)
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_a_header_of_a_tar_archive_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, num_before: int
+) -> None:
+    """`tarfile` reads it at once; a member of the same size is read."""
+    monkeypatch.setattr("beam_datasets.limits.MAX_HEADER", 4096)
+    header, member = tarfile.TarInfo("header"), tarfile.TarInfo("a")
+    header.type, header.size, member.size = kind, 5000, 6000
+    one = member.tobuf() + bytes(6144)
+    if kind in (tarfile.XHDTYPE, tarfile.XGLTYPE):
+        content = b"5000 comment=" + b"x" * 4986 + b"\n"
+    else:
+        content = b"x" * 4999 + b"\0"
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(one * num_before + header.tobuf() + content + bytes(120) + one + bytes(1024)))
+    seen = []
+    with raises_with(DownloadError, path=str(path), got="5,120", advice=[f"{VARIABLE}=5120 "]):
+        seen.extend(file.read() for _, file in iter_archive(path))
+    monkeypatch.setenv(VARIABLE, "5120")
+    assert [file.read() for _, file in iter_archive(path)] == [bytes(6000)] * (num_before + 1)
+
+
 def test_devices_and_pipes_are_left_out(tmp_path: Path, caplog: Any) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as tar:

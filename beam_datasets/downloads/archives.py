@@ -281,13 +281,53 @@ def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
         codec = codec_of_content(file.read(MAX_MAGIC))
     by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
     open_compressed = by_codec.get(codec, open)
-    with open_compressed(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
-        for member in archive:
-            if member.isdev():
-                _LOGGER.warning("%s: the device or pipe %r is left out", path, member.name)
-            elif not member.isdir():
-                yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
-        _check_end_of_tar(archive, content)
+    with open_compressed(path, "rb") as content:
+        limited: Any = _LimitedHeaders(path, content)
+        with tarfile.open(fileobj=limited, mode="r:") as archive:
+            while (member := limited.next_member(archive)) is not None:
+                if member.isdev():
+                    _LOGGER.warning("%s: the device or pipe %r is left out", path, member.name)
+                elif not member.isdir():
+                    yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
+            _check_end_of_tar(archive, content)
+
+
+class _LimitedHeaders:
+    """The content of a tar archive; `tarfile` allocates as many bytes as a header of it declares.
+
+    Args:
+        path: the archive, for errors.
+        content: its decompressed content.
+    """
+
+    def __init__(self, path: Path, content: IO[bytes]) -> None:
+        self._path, self._content = path, content
+        self._is_in_header = True  # also while the archive is opened
+
+    def next_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+        """Returns the next member of the archive that reads this content; None at its end."""
+        self._is_in_header = True
+        member = archive.next()
+        self._is_in_header = False
+        return member
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns the next bytes of the content.
+
+        Raises:
+            DownloadError: a header is larger than `limits.MAX_HEADER` and the limit of the environment variable.
+        """
+        if self._is_in_header and size > (limit := limits.limit_of(limits.MAX_HEADER)):
+            raise DownloadError(
+                expected=f"at most {limit:,} bytes in a header",
+                got=f"{size:,}",
+                path=str(self._path),
+                advice=f"{limits.advice_to_raise(size)}.",
+            )
+        return self._content.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
 
 
 def _check_end_of_tar(archive: tarfile.TarFile, content: IO[bytes]) -> None:
