@@ -331,21 +331,21 @@ def find_published(
     try:
         parsed_name = DatasetName.parse_path(text)
     except ValueError as error:
-        raise DatasetNotFoundError(_no_version(text) if is_local_dir else _as_path(text, str(error))) from None
+        raise DatasetNotFoundError(_no_version(text) if is_local_dir else _with_path_hint(text, str(error))) from None
     try:
         return find_dataset_dir(parsed_name, root)
     except DatasetNotFoundError as error:
-        is_path = f"{_no_version(text)} As a name: {error}" if is_local_dir else _as_path(text, str(error))
+        is_path = f"{_no_version(text)} As a name: {error}" if is_local_dir else _with_path_hint(text, str(error))
         raise DatasetNotFoundError(is_path) from None
 
 
-def _as_path(text: str, problem: str) -> str:
-    """Returns the problem of a name, with a sentence that no directory has this path if it may be one.
+def _with_path_hint(text: str, problem: str) -> str:
+    """Returns the problem of a text as a name; adds that there is no such directory if the text may be a path.
 
-    The sentence comes first if versions are near the path, because then it probably means a directory.
+    That comes first if versions are near the path, because then the text probably means a directory.
 
     Args:
-        text: the name or path, which is not that of a directory.
+        text: the text, which is not the path of a directory.
         problem: the problem of the text as a name.
     """
     near = versions_near(text) if "/" in text else ""
@@ -451,7 +451,7 @@ def versions_in(folder: str, *, above: Version | None = None) -> list[Version]:
 
 
 def _list_version_dirs(folder: str) -> list[Version]:
-    """Returns the versions after which entries of a directory are named, published or not, lowest first."""
+    """Returns the versions that are names of entries of a directory, published or not, lowest first."""
     names = storage.list_dir(folder, missing_ok=True)
     return sorted(Version(name) for name in names if Version.is_valid(name) and str(Version(name)) == name)
 
@@ -475,7 +475,7 @@ def published_versions_text(name: str, root: str) -> str:
     try:
         names = ", ".join(list_published(name, root))
         if not storage.is_dir(root):
-            return f"{root}: {missing_directory(root)}"
+            return f"{root}: {explain_missing_directory(root)}"
         return f"published versions: {names or 'none'}"
     except StorageError:
         return "what else is published there cannot be listed"
@@ -484,24 +484,25 @@ def published_versions_text(name: str, root: str) -> str:
 def explain_unpublished(directory: str) -> str:
     """Returns a clause such as "it has no dataset_info.json." or "the directory does not exist.", for errors.
 
-    The versions that are near the directory follow; see `versions_near`. For a file, the command that builds it does.
+    Advice follows: the versions that are near the directory (see `versions_near`), or for a file the command that
+    builds it.
     """
-    if is_other_file(directory):
+    if is_local_file(directory):
         parent = storage.dirname(directory)
         advice = f" The version is {parent}." if is_published(parent) else hint_for_file(directory)
-        return f"{missing_directory(directory)}.{advice}"
+        return f"{explain_missing_directory(directory)}.{advice}"
     is_missing = not storage.is_remote(directory) and not storage.is_dir(directory)  # of a store that may not be listed
-    lacks = missing_directory(directory) if is_missing else f"it has no {INFO_FILE}"
+    lacks = explain_missing_directory(directory) if is_missing else f"it has no {INFO_FILE}"
     return f"{lacks}.{versions_near(directory)}"
 
 
-def is_other_file(path: str) -> bool:
-    """Returns whether a local path, where a directory is expected, exists and is a file."""
+def is_local_file(path: str) -> bool:
+    """Returns whether a path is that of an existing local file, and not of a directory."""
     return not storage.is_remote(path) and storage.exists(path) and not storage.is_dir(path)
 
 
-def missing_directory(path: str) -> str:
-    """Returns "the directory does not exist", or "it is a file, not a directory", for a path without a directory."""
+def explain_missing_directory(path: str) -> str:
+    """Returns why a path is not a directory, as a clause: it does not exist, or is a file."""
     return "it is a file, not a directory" if storage.exists(path) else "the directory does not exist"
 
 
@@ -607,7 +608,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     names = list_datasets(root)
     names_text = ", ".join(names) or "none"
     foreign = instead_of_format("load", name) or instead_of_format("load", config or "")  # such as 'owner/mnist'
-    advice = _incomplete_version(_dataset_path(root, name, config)) or did_you_mean(name, names)
+    advice = _explain_incomplete_version(_dataset_path(root, name, config)) or did_you_mean(name, names)
     advice = advice or (foreign and f" {foreign}")
     if name in USUAL_SPLITS:  # such as 'digits:train'
         advice = f" A split is split={name!r} (--split {name})."
@@ -615,15 +616,20 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
     if not storage.is_dir(root):
         advice = advice or " Give the directory of the datasets as data_dir (--data_dir)."
-        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: {missing_directory(root)}.{advice}")
+        return DatasetNotFoundError(
+            f"no dataset {name!r} is published in {root}: {explain_missing_directory(root)}.{advice}"
+        )
     return DatasetNotFoundError(
         f"no dataset {name!r} is published in {root}; published datasets: {names_text}."
         f"{advice or _advise_root_above(name, root)}"
     )
 
 
-def _incomplete_version(folder: str) -> str:
-    """Returns a sentence about a version in a folder that has a manifest but no other metadata; '' if there is none."""
+def _explain_incomplete_version(folder: str) -> str:
+    """Returns a sentence about the lowest version in a folder that has a manifest; '' if there is none.
+
+    For a dataset without published versions, such a version is incomplete.
+    """
     for version in _list_version_dirs(folder):
         directory = storage.join(folder, str(version))
         if storage.exists(storage.join(directory, MANIFEST_FILE)):

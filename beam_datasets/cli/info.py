@@ -96,7 +96,7 @@ def run_list(args: Sequence[str]) -> int:
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(
-            f"{root}: {catalog.missing_directory(root)}. Give the directory of the datasets: --data_dir"
+            f"{root}: {catalog.explain_missing_directory(root)}. Give the directory of the datasets: --data_dir"
         )
     versions = [listed for name in names for listed in list_dataset(name, root)]
     if parsed.versions:

@@ -100,7 +100,7 @@ def run(args: Sequence[str]) -> int:
     jinja = framework("jinja2", needed_by="beam-datasets site", name="Jinja", extra="explore")
     root, target = catalog.root_dir(parsed.data_dir, parsed.storage_options), storage.normalize(parsed.to)
     if not catalog.list_datasets(root) and not storage.is_dir(root):
-        raise PathNotFoundError(f"{root}: {catalog.missing_directory(root)}")
+        raise PathNotFoundError(f"{root}: {catalog.explain_missing_directory(root)}")
     if _do_overlap(target, root):
         raise UsageError(f"--to {parsed.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)

@@ -130,7 +130,7 @@ class FlinkCluster:
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", error))
             problem = repr(reason) if reason.isprintable() else "its answer is not HTTP"
-            raise (JobManagerAwayError if _may_pass(error) else EngineError)(
+            raise (JobManagerAwayError if _is_transient(error) else EngineError)(
                 f"no Flink JobManager answers at {self.url} ({problem:.100}). Check that the cluster is running, "
                 "and that --flink_master is the address of its REST interface, HOST:PORT, as it is reached from here."
             ) from error
@@ -277,7 +277,7 @@ class FlinkCluster:
         return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Returns whether a request failed as it does while a JobManager starts: no connection, or a server error."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code >= HTTPStatus.INTERNAL_SERVER_ERROR

@@ -69,14 +69,14 @@ class _FlinkJob(NamedTuple):
         try:
             return FlinkCluster(self.cluster).has_ended(self.name)
         except EngineError as error:
-            _warn_of_unasked_cluster(self.cluster, str(error))
+            _warn_of_unreachable_cluster(self.cluster, str(error))
         except Exception as error:  # another server answers at this address
             _LOGGER.warning("%s: expected Flink's list of jobs, got an answer with %r", self.cluster, error)
         return None
 
 
 @functools.cache  # warns once
-def _warn_of_unasked_cluster(cluster: str, problem: str) -> None:
+def _warn_of_unreachable_cluster(cluster: str, problem: str) -> None:
     """Warns that a JobManager does not answer this pool, so workers of ended jobs are kept until they are idle.
 
     Args:

@@ -53,7 +53,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
 
     Attributes:
         url: address at which the worker connects.
-        problem: future of why the worker is not connected to the runner; '' if it is.
+        problem: future of the reason why the worker cannot be connected to the runner; its result is '' once it is.
     """
 
     def __init__(self, runner: str, worker_id: str) -> None:
@@ -156,11 +156,11 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
                 with self._lock:
                     instruction = self._pending.pop(response.instruction_id, None)
                     self._idle_since = time.monotonic()
-                self._note_data(instruction, has_failed=bool(response.error))
+                self._update_connections(instruction, has_failed=bool(response.error))
                 self._responses.put(response)
 
-    def _note_data(self, instruction: Any, *, has_failed: bool) -> None:
-        """Opens the connections for elements of a failed stage; stores that those of a successful stage are open."""
+    def _update_connections(self, instruction: Any, *, has_failed: bool) -> None:
+        """Opens the connections for elements of a failed stage; records those of a successful stage as open."""
         if instruction is None or instruction.WhichOneof("request") != "process_bundle":
             return
         stage = instruction.process_bundle.process_bundle_descriptor_id
@@ -211,7 +211,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._has_cause.wait(CAUSE_SECONDS)
         error = f"{DIED}: {self._worker_id}{self._cause or f' on {socket.gethostname()}'}"
         for instruction in instructions:
-            self._note_data(instruction, has_failed=True)
+            self._update_connections(instruction, has_failed=True)
             answer = beam_fn_api_pb2.InstructionResponse(instruction_id=instruction.instruction_id, error=error)
             self._responses.put(answer)
 

@@ -33,7 +33,7 @@ from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
 from beam_datasets.files.numerals import Numerals, options_for, options_for_all
 from beam_datasets.files.rows import Row
-from beam_datasets.files.text_notes import way_to_read, where_read
+from beam_datasets.files.text_notes import date_conversion, describe_conversion
 from beam_datasets.intake.streams import LineLimited, codec_of, open_text_bytes
 
 if TYPE_CHECKING:
@@ -220,12 +220,12 @@ class Csv(RowsBuilder):
                 continue  # an error, or numbers with leading zeros
             if options:
                 yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
-            elif example and name not in self._known_types and (way := self._way_to_read(name, column, guess.rows)):
+            elif example and name not in self._known_types and (way := self._date_conversion(name, column, guess.rows)):
                 stored = f"{location}: column {name!r} is stored as text, such as {example!r}"
                 accept = f"{advice(name, 'string')} accepts text"
-                yield name, f"{stored}: {where_read(f'{way} makes a date')}; {accept}"
+                yield name, f"{stored}: {describe_conversion(f'{way} makes a date')}; {accept}"
 
-    def _way_to_read(self, name: str, column: Guess, num_rows: int) -> str:
+    def _date_conversion(self, name: str, column: Guess, num_rows: int) -> str:
         """Returns code that makes dates of a column of texts where they are read; '' if they are not all dates.
 
         Args:
@@ -236,7 +236,7 @@ class Csv(RowsBuilder):
         may_be_missing = column.count() < num_rows
         if column.count("string") < column.count() or (may_be_missing and {*(self._missing or ())} > {""}):
             return ""  # text that means a missing value, such as n/a, is stored as it is
-        return way_to_read(name, column.texts, may_be_missing=may_be_missing)
+        return date_conversion(name, column.texts, may_be_missing=may_be_missing)
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

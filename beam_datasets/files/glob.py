@@ -82,8 +82,8 @@ def files_below(
         folder: absolute path or URL with its last separator; taken literally, without wildcards.
         pattern: pattern relative to the folder, with `/` as separator.
         hidden: first characters of the names that wildcards do not match.
-        check: function that raises an error for a (folder, relative path of what is listed); a path of a folder ends
-            with a slash.
+        check: function of `folder` and the relative path of each listed file or folder, which may raise an error; the
+            path of a folder ends with a slash.
 
     Raises:
         InputError: a folder cannot be listed.
@@ -137,8 +137,8 @@ class _Pattern:
         self._has_suffix = names[-1].strip("*") != ""
 
     @cached_property
-    def _shown(self) -> _Pattern:
-        """The pattern whose wildcards match all names."""
+    def _with_hidden(self) -> _Pattern:
+        """The same pattern with wildcards that also match hidden names."""
         return _Pattern(self._names, ())
 
     def matches(self, path: str) -> bool:
@@ -162,11 +162,17 @@ class _Pattern:
             return "it is a broken link, which may lead to a folder" if may_be_folder else ""
         if file.special:
             return f"it is {file.special} and not a file" if is_match else ""
-        is_hidden = bool(self._hidden) and file.size > 0 and self._shown.matches(path)
+        is_hidden = bool(self._hidden) and file.size > 0 and self._with_hidden.matches(path)
         return f"names that begin with {' or '.join(self._hidden)} are hidden" if is_hidden else ""
 
     def _match(self, patterns: tuple[_NamePattern | None, ...], names: list[str], *, is_folder: bool = False) -> bool:
-        """Returns whether the rest of the pattern matches the remaining names of a path, or files below it."""
+        """Returns whether the rest of the pattern matches the remaining names of a path.
+
+        Args:
+            patterns: the patterns of the next names; None for `**`.
+            names: the remaining names of the path.
+            is_folder: whether the path is a folder, and a match is a file below it.
+        """
         if not patterns or not names:
             return not names and bool(patterns) == is_folder
         first, remaining_patterns = patterns[0], patterns[1:]
@@ -199,7 +205,7 @@ def _compile_name(name: str) -> _NamePattern | None:
 
 
 def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
-    """Yields the files and folders below a local folder, at most `depth` names deep.
+    """Yields the files and folders below a local folder, at most `depth` names deep; None for any depth.
 
     Links to folders are followed, except into a folder that contains them.
     """
@@ -235,7 +241,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def list_file(path: str) -> ListedFile | None:
-    """Returns size and time of what is at a local path, and what it is if it is no file; None if it is missing.
+    """Returns the entry of a local path, as a listing of its folder has it; None if it does not exist.
 
     A broken link, and a file in a folder that must not be entered, are listed, so that opening them raises the error.
     """

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from beam_datasets import limits, storage
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import BROKEN_LINK, ListedFile, files_below, fixed_folder, has_wildcards, list_file
-from beam_datasets.files.table_formats import check_listed, check_parents
+from beam_datasets.files.table_formats import check_not_in_log, check_not_in_table
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
 from beam_datasets.metadata.inputs import Inputs
@@ -126,7 +126,7 @@ def _files_of(pattern: str, hidden: tuple[str, ...], *, may_be_table: bool = Tru
             return _folder_of(pattern), [file]
     files: list[ListedFile] = []
     folder = fixed_folder(pattern)
-    check = None if may_be_table else check_listed
+    check = None if may_be_table else check_not_in_log
     is_folder = pattern.endswith("/") or os.path.isdir(pattern)
     if not is_folder and not folder.endswith("://"):  # such as s3:// of s3://bucket
         files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden, check)
@@ -137,7 +137,7 @@ def _files_of(pattern: str, hidden: tuple[str, ...], *, may_be_table: bool = Tru
         hint = ". Braces are not wildcards; these are *, ?, [...] and **" if _BRACES.search(pattern) else ""
         raise InputError(f"no file matches {pattern!r}{hint}")
     if not may_be_table and (is_folder or has_wildcards(pattern) or len(files) > 1):
-        check_parents(folder)
+        check_not_in_table(folder)
     return folder, files
 
 
@@ -175,8 +175,9 @@ def _checksum_in_store(file: InputFile) -> str:
 def find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
     """Returns the names of the files that have not changed since they were recorded.
 
-    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
-    differs or is unknown now. One of another time has not if its checksum is the same.
+    A file whose size differs has changed. If only its time differs, it has changed unless its checksum is the recorded
+    one. If size and time are the recorded ones, it has not changed; with `compare_checksums`, it has if a checksum is
+    recorded, and the checksum now differs or is unknown.
 
     Args:
         files: name -> file, for recorded names only.

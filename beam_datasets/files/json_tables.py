@@ -21,8 +21,9 @@ _LINES_OF_FIELDS = (
 def table_problem(row: Mapping[str, Any]) -> str:
     """Returns why the only object of a file is a table and not an example, with advice; '' if it may be an example.
 
-    A table of columns or of rows is recognized by integers as the names of its rows, which pandas writes unless the
-    index is text; a table of one column, by the integers from 0, because one object of numbered values may be data.
+    A table of columns or of rows is recognized by the names of its rows, which are integers unless the index of pandas
+    is text. In a table of one column they must be the integers from 0: an example may have one object of numbered
+    values, too.
 
     >>> table_problem({"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}).partition(".")[0]
     "expected one object per row, got a table as one object (orient='columns' of pandas)"
@@ -40,33 +41,36 @@ def table_problem(row: Mapping[str, Any]) -> str:
     )
 
 
-def may_be_table(row: Mapping[str, Any]) -> bool:
-    """Returns whether the values of an object are objects with the same names in one order, or one with integers."""
-    names = _names_of_all(list(row.values()))
+def resembles_table(row: Mapping[str, Any]) -> bool:
+    """Returns whether an object has the form of a table, although it may also be an example; see `table_problem`.
+
+    Its values are objects with the same names in the same order. If there is only one, its names are integers.
+    """
+    names = _common_names(list(row.values()))
     return names is not None and (len(row) > 1 or _are_integers(names))
 
 
 def has_numbered_rows(row: Mapping[str, Any]) -> bool:
-    """Returns whether an object is a table only because integers name its rows; see `table_problem`."""
+    """Returns whether `table_problem` takes an object for a table because the names of its rows are integers."""
     return _orient(row) in ("columns", "index")
 
 
-def names_of(row: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Returns the names of an object, each with the names of the object that is its value.
+def nested_names(row: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Returns each name of an object with the names in its value, () if that is not an object.
 
-    >>> names_of({"a": {"0": 1, "1": 2}, "b": 3})
+    >>> nested_names({"a": {"0": 1, "1": 2}, "b": 3})
     (('a', ('0', '1')), ('b', ()))
     """
     return tuple((name, tuple(value) if isinstance(value, dict) else ()) for name, value in row.items())
 
 
-def note_on_equal_objects(path: str) -> str:
-    """Returns a note on a file whose only object may be a table; see `may_be_table`."""
+def note_on_possible_table(path: str) -> str:
+    """Returns a note on a file whose only object becomes an example, but resembles a table."""
     return f"{path}: its only object becomes one example; if it is a table: {_WAY}; {_LINES_OF_FIELDS}"
 
 
 def _orient(row: Mapping[str, Any]) -> str:
-    """Returns the argument `orient` of pandas by which an object was written as a table; '' for none."""
+    """Returns the argument `orient` of `DataFrame.to_json` that writes such an object; '' if it is not a table."""
     match row:
         case {"schema": {"fields": [*fields]}, "data": [*rows], **rest}:
             is_table = not rest and all(isinstance(each, dict) for each in (*fields, *rows))
@@ -76,7 +80,7 @@ def _orient(row: Mapping[str, Any]) -> str:
             fits = isinstance(index, list) and len(index) == len(rows)
             is_split = not rest and fits and all(isinstance(each, list) and len(each) == len(columns) for each in rows)
             return "split" if is_split else ""
-    names = _names_of_all(list(row.values()))
+    names = _common_names(list(row.values()))
     if names and _are_integers(names):
         return "columns" if len(row) > 1 or names == [str(number) for number in range(len(names))] else ""
     return "index" if names and _are_integers(row) else ""
@@ -87,8 +91,8 @@ def _are_integers(names: Iterable[str]) -> bool:
     return all(map(_INTEGER.fullmatch, names))
 
 
-def _names_of_all(values: list[Any]) -> list[str] | None:
-    """Returns the names in the first of several objects if all have the same in the same order; None otherwise."""
+def _common_names(values: list[Any]) -> list[str] | None:
+    """Returns the names that all values have in the same order; None if a value is not an object or has other names."""
     if not values or not all(isinstance(value, dict) for value in values):
         return None
     names = list(values[0])

@@ -29,9 +29,9 @@ from beam_datasets.files.infer import Guess, Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.files.json_tables import (
     has_numbered_rows,
-    may_be_table,
-    names_of,
-    note_on_equal_objects,
+    nested_names,
+    note_on_possible_table,
+    resembles_table,
     table_problem,
 )
 from beam_datasets.files.rows import Row
@@ -95,11 +95,13 @@ class Jsonl(RowsBuilder):
         return fields
 
     def _rows_without_tables(self, piece: Piece) -> Iterator[Row]:
-        """Yields the rows of a file; notes it if the only one may be a table.
+        """Yields the rows of a file; warns if the only row may be a table.
+
+        A row is not a table if a type is given or published for a field of it. If only the names of its rows are those
+        of a table, it is not one if the first objects of all files have the same names, as examples do.
 
         Raises:
-            InputError: the only row is a table, no type is given or published for a field of it, and other files do not
-                have the same names, by which examples differ from tables with numbered rows.
+            InputError: the only row is a table.
         """
         rows = self._rows(piece)
         first_rows = list(islice(rows, 2))
@@ -109,22 +111,23 @@ class Jsonl(RowsBuilder):
             for name in (*self._specs, *self._published_fields)
         )
         if isinstance(row, dict) and is_untyped and not is_array(piece.file.path, self._encoding):
-            is_like_others = has_numbered_rows(row) and names_of(row) == self._names_in_all_files
+            is_like_others = has_numbered_rows(row) and nested_names(row) == self._names_in_each_file
             if not is_like_others and (problem := table_problem(row)):
                 raise InputError(problem, path=piece.file.path)
-            if piece.file == self._all_files[0] and (is_like_others or len(self._all_files) == 1) and may_be_table(row):
-                log.warning(note_on_equal_objects(piece.file.path))
+            is_noted = piece.file == self._all_files[0] and (is_like_others or len(self._all_files) == 1)
+            if is_noted and resembles_table(row):
+                log.warning(note_on_possible_table(piece.file.path))
         yield from first_rows
         yield from rows
 
     @cached_property
-    def _names_in_all_files(self) -> object:
-        """The names in the first object of each file, if they are the same in several files; None otherwise."""
+    def _names_in_each_file(self) -> object:
+        """The `nested_names` of the first object of each file; None if they differ, or if there is only one file."""
         all_names = set()
         for file in self._all_files:
             with suppress(InputError):  # raised again where the rows are read
                 row = next((row for *_, row in self._rows(Piece(file)) if isinstance(row, dict)), {})
-                all_names.add(names_of(row))
+                all_names.add(nested_names(row))
             if len(all_names) > 1:
                 return None
         return all_names.pop() if len(self._all_files) > 1 and all_names else None

@@ -30,7 +30,7 @@ from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.files.merged_fields import MergedColumn
 from beam_datasets.files.parquet_nulls import may_have_nulls, with_nulls_reported
 from beam_datasets.files.rows import Row
-from beam_datasets.files.text_notes import note_on_types, temporal_columns
+from beam_datasets.files.text_notes import note_on_text_columns, text_columns
 from beam_datasets.intake.errors import foreign_errors, reason
 from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.streams import open_bytes
@@ -69,10 +69,10 @@ class Parquet(RowsBuilder):
         if not fields:
             raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")
         columns = {
-            path: column for path, column in temporal_columns(fields) if path.partition("/")[0] not in self._known_types
+            path: column for path, column in text_columns(fields) if path.partition("/")[0] not in self._known_types
         }
         if columns:
-            log.warning(note_on_types(self.files_text, columns))
+            log.warning(note_on_text_columns(self.files_text, columns))
         undeclared = {name: field for name, field in fields.items() if name not in self._known_types}
         if note := note_on_extensions(self.files_text, undeclared):
             log.warning(note)

@@ -29,7 +29,7 @@ _FORMATS = (
 )
 
 
-def check_listed(folder: str, path: str) -> None:
+def check_not_in_log(folder: str, path: str) -> None:
     """Checks that a file or folder of a listing does not belong to the log of a table.
 
     Args:
@@ -37,7 +37,7 @@ def check_listed(folder: str, path: str) -> None:
         path: path of the file relative to it; that of a folder ends with a slash.
 
     Raises:
-        InputError: it does.
+        InputError: it belongs to one.
     """
     for table in _FORMATS:
         if fnmatch.fnmatchcase(f"/{path}", f"*/{table.log}"):
@@ -45,14 +45,14 @@ def check_listed(folder: str, path: str) -> None:
             raise _error(table, folder + path[: f"/{path}".rindex(f"/{name}/")])
 
 
-def check_parents(folder: str) -> None:
-    """Checks that a folder is not in the folder of a table, or this folder itself.
+def check_not_in_table(folder: str) -> None:
+    """Checks that neither a folder nor a folder that contains it is the folder of a table.
 
     Args:
         folder: absolute path or URL with its last separator.
 
     Raises:
-        InputError: it is.
+        InputError: it is in the folder of a table, or is one.
     """
     root = "://" in folder and folder.index("://") + 3
     parent = folder.rstrip("/")

@@ -35,19 +35,25 @@ class TextColumn(NamedTuple):
         return _NOUNS[re.match(r"[a-z]+", self.kind)[0]]  # type: ignore[index]
 
 
-def temporal_columns(
+def text_columns(
     fields: Mapping[str, Field], path: str = "", *, may_be_missing: bool = False
 ) -> Iterator[tuple[str, TextColumn]]:
-    """Yields (path, column) of each date, time, duration and decimal that is stored as text."""
+    """Yields (path, column) of each column of dates, times, durations or decimals that is stored as text.
+
+    Args:
+        fields: {column: field}, or the fields of an object.
+        path: path of the object, with a slash at its end; '' for columns.
+        may_be_missing: whether the object may be missing.
+    """
     for name, field in fields.items():
         is_optional = may_be_missing or field.optional
         if field.kind == "string" and re.match("date|time|duration|decimal", field.source or ""):
             yield path + name, TextColumn(field.source, is_optional)
         elif field.kind == "object":
-            yield from temporal_columns(field.fields or {}, f"{path}{name}/", may_be_missing=is_optional)
+            yield from text_columns(field.fields or {}, f"{path}{name}/", may_be_missing=is_optional)
 
 
-def note_on_types(path: str, columns: Mapping[str, TextColumn]) -> str:
+def note_on_text_columns(path: str, columns: Mapping[str, TextColumn]) -> str:
     """Returns a note on columns stored as text: how to read them as the dates, times or decimals that they are.
 
     Args:
@@ -55,15 +61,16 @@ def note_on_types(path: str, columns: Mapping[str, TextColumn]) -> str:
         columns: path of a column -> the column.
     """
     listed = ", ".join(f"{name!r} ({column.kind})" for name, column in columns.items())
-    firsts = {column.noun: name for name, column in [*columns.items()][::-1] if "[]" not in name}  # lists need a loop
+    outside_lists = {name: column for name, column in columns.items() if "[]" not in name}  # lists need a loop
+    first_names = {column.noun: name for name, column in reversed(outside_lists.items())}
     codes = [
-        f"{_conversion(firsts[noun], columns[firsts[noun]])} makes a {noun}"
+        f"{_conversion(first_names[noun], columns[first_names[noun]])} makes a {noun}"
         for noun in ("date", "time", "duration", "decimal")
-        if noun in firsts
+        if noun in first_names
     ]
     decimal = next((name for name, column in columns.items() if column.noun == "decimal"), "")
     ways = [
-        where_read(", ".join(codes)) if codes else "",
+        describe_conversion(", ".join(codes)) if codes else "",
         f"{advice(decimal, 'float64')} stores numbers, where a float64 represents them" if decimal else "",
         f"{advice(next(iter(columns)), 'string')} accepts text",
     ]
@@ -83,9 +90,11 @@ def _conversion(path: str, column: TextColumn) -> str:
     ("time.fromisoformat(e['a'].decode())", "pd.Timedelta(e['a'].decode())")
     """
     if column.noun == "date":
-        is_exact = column.kind.startswith("timestamp[ns")
+        has_nanoseconds = column.kind.startswith("timestamp[ns")
         function = (
-            ("pd.Timestamp" if is_exact else "datetime.fromisoformat") if "tz=" in column.kind else "np.datetime64"
+            ("pd.Timestamp" if has_nanoseconds else "datetime.fromisoformat")
+            if "tz=" in column.kind
+            else "np.datetime64"
         )
     else:
         time = "pd.Timedelta" if column.kind == "time64[ns]" else "time.fromisoformat"
@@ -144,18 +153,18 @@ def note_on_missing(path: str, kinds: Mapping[str, str]) -> str:
     )
 
 
-def where_read(code: str) -> str:
-    """Returns code of `_conversion` or `way_to_read` and the place where it belongs, for a note.
+def describe_conversion(code: str) -> str:
+    """Returns a clause for a note: code that converts a text, and that it belongs in `ds.map()`.
 
-    >>> where_read("np.datetime64(e['a']) makes a date")
+    >>> describe_conversion("np.datetime64(e['a']) makes a date")
     "np.datetime64(e['a']) makes a date where it is read, in ds.map()"
     """
     option = ", without .decode() if load() has text='str'" if ".decode()" in code else ""
     return f"{code} where it is read, in ds.map(){option}"
 
 
-def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> str:
-    """Returns code that makes a date of a column's texts where they are read; '' if one of them is no date.
+def date_conversion(name: str, texts: Collection[str], *, may_be_missing: bool) -> str:
+    """Returns code that makes dates of the texts of a column in an example `e`; '' if a text is not a date.
 
     If days and months could be exchanged in all texts, a second form follows the code.
 
@@ -164,13 +173,13 @@ def way_to_read(name: str, texts: Collection[str], *, may_be_missing: bool) -> s
         texts: texts in it.
         may_be_missing: whether there is empty text, too.
 
-    >>> way_to_read("day", ["2024-02-29"], may_be_missing=True)
+    >>> date_conversion("day", ["2024-02-29"], may_be_missing=True)
     "np.datetime64(e['day']) if e['day'] else None"
-    >>> way_to_read("day", ["1.2.2024", "29.2.2024"], may_be_missing=False)
+    >>> date_conversion("day", ["1.2.2024", "29.2.2024"], may_be_missing=False)
     "datetime.strptime(e['day'].decode(), '%d.%m.%Y')"
-    >>> way_to_read("day", ["1/2/2024"], may_be_missing=False)
+    >>> date_conversion("day", ["1/2/2024"], may_be_missing=False)
     "datetime.strptime(e['day'].decode(), '%d/%m/%Y'), or with '%m/%d/%Y' if the month is first,"
-    >>> way_to_read("day", ["2/3", "2/3/2024"], may_be_missing=False)
+    >>> date_conversion("day", ["2/3", "2/3/2024"], may_be_missing=False)
     ''
     """
     if all(map(_is_iso_date, texts)):
@@ -197,7 +206,7 @@ def _is_iso_date(text: str) -> bool:
 
 
 def _is_date(text: str, form: str) -> bool:
-    """Returns whether a text is a date of a form of `datetime.strptime`, with a year of four digits."""
+    """Returns whether a text is a date in the format `form` of `datetime.strptime`, with a year of four digits."""
     try:
         return _DATE.fullmatch(text) is not None and datetime.datetime.strptime(text, form) is not None
     except ValueError:

@@ -196,7 +196,9 @@ class Where:
     def _check_names(
         self, nodes: list[Any], features: Any, columns: dict[str, Any], num_before: int
     ) -> dict[str, dict[str, Any]]:
-        """Returns {name in lower case: a node with it} of the features and parameters that the expression names.
+        """Checks the names in the expression, and returns {name in lower case: a node with it}.
+
+        A name is that of a feature or of a parameter of a lambda.
 
         Args:
             nodes: the nodes of the parsed expression; see `_nodes`.
@@ -213,8 +215,8 @@ class Where:
         for name, node in refs.items():
             pointed = _mark_position(self.expression, node["query_location"] - num_before)
             if name not in original_names and name not in parameters:
-                hint = _with_dots(nodes, features) or _without_quotes(name, columns)
-                hint = hint or self._with_quotes(columns) or _with_parents(node["column_names"], columns)
+                hint = _hint_on_divisions(nodes, features) or _hint_on_quoted_dots(name, columns)
+                hint = hint or self._hint_on_quotes(columns) or _hint_on_parents(node["column_names"], columns)
                 hint = hint or _propose((near,) for near in [nearest_name(name, columns)] if near)
                 hint = hint or f" A text is in single quotes: {name!r}."
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
@@ -224,7 +226,7 @@ class Where:
             if alike := _names_alike(name, features):
                 message = f"features {alike} differ only in upper and lower case, which SQL takes for one name"
                 raise self._error(f"{message}. Use a filter in Python\n{pointed}", columns)
-        if not parameters and (hint := _with_dots(nodes, features)):
+        if not parameters and (hint := _hint_on_divisions(nodes, features)):
             raise self._error(hint.strip(), columns)
         return refs
 
@@ -242,10 +244,10 @@ class Where:
         if "expression depth limit" in text:
             return self._error(_TOO_DEEP, columns)
         near = re.search(r'at or near "(\w+)"', text)
-        hint = self._with_quotes(columns, near[1].lower() if near else "")
+        hint = self._hint_on_quotes(columns, near[1].lower() if near else "")
         return self._error(f"{text}{hint and f'.{hint}'}\n{_mark_position(self.expression, position)}", columns)
 
-    def _with_quotes(self, columns: dict[str, Any], reserved: str = "") -> str:
+    def _hint_on_quotes(self, columns: dict[str, Any], reserved: str = "") -> str:
         """Returns a hint for a name in the expression that needs double quotes, such as order-id; '' if there is none.
 
         Args:
@@ -435,7 +437,7 @@ def _parameters(node: Any) -> Iterator[str]:
             yield inner["column_names"][0].lower()
 
 
-def _with_dots(nodes: list[Any], features: Any) -> str:
+def _hint_on_divisions(nodes: list[Any], features: Any) -> str:
     """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none.
 
     Such a division has a struct on its left, as `a` in a/b, which SQL cannot divide; a.b/a.d divides numbers.
@@ -467,14 +469,14 @@ def _column_steps(columns: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             yield from ((name, *steps) for steps in _column_steps(fields))
 
 
-def _without_quotes(name: str, columns: dict[str, Any]) -> str:
+def _hint_on_quoted_dots(name: str, columns: dict[str, Any]) -> str:
     """Returns a hint for the quoted name of a nested feature, such as "a.b" in quotes; '' if there is none."""
     nested = {".".join(steps).lower(): steps for steps in _column_steps(columns) if len(steps) > 1}
     return f" Without quotes around the dots, it is the feature {'.'.join(nested[name])}." if name in nested else ""
 
 
-def _with_parents(steps: list[str], columns: dict[str, Any]) -> str:
-    """Returns a hint for a nested feature of which an expression has the last steps alone; '' if there is none.
+def _hint_on_parents(steps: list[str], columns: dict[str, Any]) -> str:
+    """Returns a hint for the name of a nested feature without the features that contain it; '' if there is none.
 
     Args:
         steps: the steps in the expression, such as ['price'] for product.price.

@@ -64,20 +64,24 @@ class Inputs:
     deleted: Sequence[str] = ()
 
     def with_files(self, other: Inputs) -> Inputs:
-        """Returns these inputs and the files of `other`, which replace files of the same name."""
-        other_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
+        """Returns these inputs with the files and the left-out rows (`selected_by`, `deleted`) of `other`, too.
+
+        Files of `other` replace files of the same name.
+        """
+        kept_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
         return replace(
             self,
             files={**self.files, **other.files},
-            checksums={**other_checksums, **other.checksums},
+            checksums={**kept_checksums, **other.checksums},
             selected_by=tuple(dict.fromkeys([*self.selected_by, *other.selected_by])),
             deleted=tuple(dict.fromkeys([*self.deleted, *other.deleted])),
         )
 
     def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
-        """Returns these inputs with the options of others: for each format the first ones, and which of them differ.
+        """Returns these inputs with `options` and `differing` of others.
 
-        An option that is given as its default is equal to one that is not given.
+        The options of a format are those of the first inputs that have it. An option differs if later inputs have
+        another value of it; one that is given as its default is equal to one that is not given.
 
         >>> one, other = Inputs(options={"csv": {"decimal": ","}}), Inputs(options={"csv": {}, "text_lines": {}})
         >>> joined = Inputs().with_options_of([one, other])
@@ -89,7 +93,9 @@ class Inputs:
         for inputs in all_inputs:
             for name, values in inputs.options.items():
                 first = options.setdefault(name, values)
-                other = {each for each in {**first, **values} if _effective(first, each) != _effective(values, each)}
+                other = {
+                    each for each in {**first, **values} if _option_value(first, each) != _option_value(values, each)
+                }
                 differing.setdefault(name, set()).update(other, inputs.differing.get(name, ()))
         return replace(
             self, options=options, differing={name: sorted(names) for name, names in differing.items() if names}
@@ -153,7 +159,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Inheritance:
-    """Inputs that a version made from published ones takes from their inputs.json.
+    """The facts that decide what a version made of published ones takes from their inputs.json.
 
     Attributes:
         sources: directories of the published versions.
@@ -193,7 +199,7 @@ class Inheritance:
         )
 
 
-def _effective(options: FormatOptions, name: str) -> object:
+def _option_value(options: FormatOptions, name: str) -> object:
     """Returns the value of an option: the given one, or its default."""
     return options.get(name, DEFAULT_OPTIONS.get(name))
 

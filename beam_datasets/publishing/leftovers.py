@@ -74,7 +74,7 @@ def find_leftovers(
         raise ValueError(f"older_than is {older_than}; needed: a time of 0 or more.")
     root = storage.with_options(data_dir, storage_options)
     if not storage.is_dir(root):
-        raise PathNotFoundError(catalog.missing_directory(root), path=root)
+        raise PathNotFoundError(catalog.explain_missing_directory(root), path=root)
     return [*_Search(older_than, time.time()).below(root, _DEPTH), *(find_builds() if storage.is_remote(root) else ())]
 
 

@@ -53,7 +53,7 @@ class LineBuffer:
         self.length = 0
 
     def add(self, text: str) -> str:
-        """Adds a text, and returns the complete lines with their ends; a line of more than MAX_LINE counts as one."""
+        """Adds a text; returns the complete lines with their ends, and the last line if it is longer than MAX_LINE."""
         self._parts.append(text)
         self.length += len(text)
         if "\n" not in text and "\r" not in text and self.length <= MAX_LINE:
@@ -156,7 +156,11 @@ class OutputLog:
                 self.problem = f"{self._last_lines.path}: {error.strerror or error}"
 
     def close(self) -> str:
-        """Closes the file, or removes it if it has only lines of Beam; returns a text if it lacks lines, else ''."""
+        """Closes the file, and removes it if it has only lines of Beam.
+
+        Returns:
+            A sentence on why the file lacks lines; '' if it is complete or removed.
+        """
         if self._last_lines.num_lines:
             self._write_last_lines()
         if self._file is not None:
@@ -231,15 +235,17 @@ def recorded_output(path: str) -> Iterator[None]:
     """
     output_log = OutputLog(path)
     recorder = _Recorder(output_log)
-    terminals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
-    copies = {name: _CopiedStream(stream, recorder) for name, stream in terminals.items() if stream is not None}
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    copies = {name: _CopiedStream(stream, recorder) for name, stream in streams.items() if stream is not None}
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     # A handler whose stream is a property, such as `logging.lastResort`, looks up sys.stderr at each record.
     handlers: list[tuple[Any, _CopiedStream]] = [
         (handler, _CopiedStream(handler.stream, recorder))
         for logger in loggers
         for handler in getattr(logger, "handlers", ())
-        if isinstance(handler, logging.StreamHandler) and "stream" in vars(handler) and _is_of_terminal(handler.stream)
+        if isinstance(handler, logging.StreamHandler)
+        and "stream" in vars(handler)
+        and _is_standard_stream(handler.stream)
     ]
     for name, copy in copies.items():
         setattr(sys, name, copy)
@@ -251,18 +257,18 @@ def recorded_output(path: str) -> Iterator[None]:
         for handler, copy in handlers:
             copy.finish()
             if handler.stream is copy:
-                handler.setStream(_unfinished_stream(copy))
+                handler.setStream(_without_ended_copies(copy))
         for name, copy in copies.items():
             copy.finish()
             if getattr(sys, name) is copy:
-                setattr(sys, name, _unfinished_stream(copy))
+                setattr(sys, name, _without_ended_copies(copy))
         if problem := output_log.close():
             with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
                 print(problem, file=sys.stderr, flush=True)
 
 
-def _is_of_terminal(stream: Any) -> bool:
-    """Returns whether a stream is standard output or standard error, or writes to its descriptor, as before a fork."""
+def _is_standard_stream(stream: Any) -> bool:
+    """Returns whether a stream is standard output or standard error, or another object that writes to one of them."""
     if stream in (sys.stdout, sys.stderr):
         return True
     with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -270,8 +276,8 @@ def _is_of_terminal(stream: Any) -> bool:
     return False
 
 
-def _unfinished_stream(stream: TextIO | _CopiedStream) -> Any:
-    """Returns a stream, or the one it copies if it is finished: recordings of threads end in any order."""
+def _without_ended_copies(stream: TextIO | _CopiedStream) -> Any:
+    """Returns the stream below the copies whose recordings have ended: those of several threads end in any order."""
     while isinstance(stream, _CopiedStream) and stream.is_finished:
         stream = stream.stream
     return stream
@@ -326,7 +332,8 @@ class _CopiedStream(io.TextIOBase):
         recorder: writes to the stream and to the log.
 
     Attributes:
-        is_finished: whether it only writes to the stream, as a handler that the run has made may keep it.
+        is_finished: whether the recording has ended. It then only writes to the stream: a logging handler that was
+            created during the run may still use it.
     """
 
     def __init__(self, stream: TextIO, recorder: _Recorder) -> None:
@@ -380,30 +387,37 @@ class _CopiedStream(io.TextIOBase):
     def split(self, text: str) -> tuple[str, str]:
         """Adds a text to the line, and returns (complete lines, text to show now), both without passwords."""
         lines = self._line.add(text)
-        complete, output = without_passwords(lines), ""
+        masked_lines, output = without_passwords(lines), ""
         if lines:
-            output = self._take_hidden(lines, complete)
+            output = self._take_hidden(lines, masked_lines)
             text = text[len(text) - self._line.length :]
         self._tail = (self._tail + text)[-len(text) - _NAME_LENGTH :]
         self._is_held = self._is_held or may_have_secret(self._tail) or without_passwords(text) != text
         if self._is_held:
-            return complete, output
+            return masked_lines, output
         self._shown.append(text)
-        return complete, output + text
+        return masked_lines, output + text
 
-    def _take_hidden(self, lines: str, complete: str) -> str:
-        """Returns what is not shown yet of `lines`, which are `complete` without passwords, and begins a new line."""
+    def _take_hidden(self, lines: str, masked_lines: str) -> str:
+        """Returns the part of complete lines that is not shown yet, without passwords, and begins a new line.
+
+        Args:
+            lines: the lines as they were written; their beginning is shown already.
+            masked_lines: the lines without passwords.
+        """
         shown = "".join(self._shown)
         self._shown, self._tail, self._is_held = [], "", False
-        return complete[len(shown) :] if complete.startswith(shown) else without_passwords(lines[len(shown) :])
+        if masked_lines.startswith(shown):
+            return masked_lines[len(shown) :]
+        return without_passwords(lines[len(shown) :])
 
     def finish(self) -> None:
-        """Writes the last line, which has no end, to the log and to the stream; later ones are not logged."""
+        """Ends the recording: writes the last line, which has no end, to the log and to the stream."""
         with OUTPUT_LOCK:
             line = self._line.take()
-            complete = without_passwords(line)
+            masked_line = without_passwords(line)
             self.is_finished = True
-            self._recorder.log(complete, by_beam=False)
-            output = self._take_hidden(line, complete)
+            self._recorder.log(masked_line, by_beam=False)
+            output = self._take_hidden(line, masked_line)
         if output:
             self.stream.write(output)

@@ -394,7 +394,7 @@ class ReadOnlyBuilder:
         except PathNotFoundError:
             return None
         except StorageError:
-            if catalog.is_other_file(self._dir):
+            if catalog.is_local_file(self._dir):
                 return None
             raise
         except MetadataError as error:

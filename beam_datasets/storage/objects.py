@@ -146,19 +146,19 @@ class ObjectWriter(Writer):
         super().__init__(path)
         self._num_bytes = 0
         obstore, store, key = _resolve_store(path)
-        with _naming_object(path):
+        with _translated_errors(path):
             self._file = obstore.open_writer(store, key, buffer_size=_PART_SIZE, max_concurrency=_PARTS_AT_ONCE)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers."""
-        with _naming_object(self.path):
+        with _translated_errors(self.path):
             for piece in _join_buffers(buffers, _PART_SIZE):
                 self._file.write(piece)
                 self._num_bytes += len(piece)
 
     def commit(self) -> None:
         """Completes the upload."""
-        with _naming_object(self.path):
+        with _translated_errors(self.path):
             self._file.close()
         parts = -(-self._num_bytes // _PART_SIZE)
         count_write(self._num_bytes, 1 if parts < 2 else parts + 2)  # it is begun and completed
@@ -336,7 +336,7 @@ def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     listing = _read_with_retries(path, batches)
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _naming_object(path):
+            with _translated_errors(path):
                 for batch in listing:
                     yield from batch
                     last[:] = [batch[-1]["path"]] if batch else last
@@ -394,7 +394,7 @@ def client(root: str, options: StoreOptions) -> Any:
             )
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
     settings = dict(options.values)
-    with _naming_object(root, options), _checking_options(root, options):
+    with _translated_errors(root, options), _checking_options(root, options):
         _check_names(settings)
         client: Any = dict(settings.pop("client_options", None) or {})
         if kind in ("http", "https"):
@@ -509,7 +509,7 @@ def _is_web(path: str) -> bool:
 
 
 def _join_buffers(buffers: Iterable[Buffer], min_bytes: int) -> Iterator[bytes]:
-    """Yields the buffers joined to pieces of at least `min_bytes`, but for the last one, to write many at once."""
+    """Yields the buffers joined to pieces of at least `min_bytes`, except the last piece: few writes are faster."""
     waiting: list[Buffer] = []
     num_bytes = 0
     for buffer in buffers:
@@ -530,7 +530,7 @@ def _read_with_retries(path: str, read: Callable[[], T]) -> T:
     """Returns the result of `read`; calls it again if the response was cut off, which obstore does not retry."""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _naming_object(path):
+            with _translated_errors(path):
                 return read()
         except _CutError:
             if number == _MAX_ATTEMPTS - 1:
@@ -543,7 +543,7 @@ def _call_with_retries(path: str, call: Callable[[int], None]) -> None:
     """Calls with the number of the attempt until it succeeds. (obstore repeats only requests that are idempotent.)"""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _naming_object(path):
+            with _translated_errors(path):
                 call(number)
             return
         except (PathNotFoundError, PathExistsError, PathPermissionError):
@@ -555,8 +555,8 @@ def _call_with_retries(path: str, call: Callable[[int], None]) -> None:
 
 
 @contextlib.contextmanager
-def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[None]:
-    """Context manager: converts an error of obstore to one of this package with the path and no values of options."""
+def _translated_errors(path: str, options: StoreOptions | None = None) -> Iterator[None]:
+    """Context manager: converts an error of obstore to a StorageError with the path, without values of options."""
     from obstore import exceptions
 
     options = options or options_of(path)

@@ -161,7 +161,7 @@ class Expected:
         except PathNotFoundError:
             raise DatasetNotFoundError("the directory does not exist.", path=self.directory) from None
         except StorageError as error:
-            if catalog.is_other_file(self.directory):
+            if catalog.is_local_file(self.directory):
                 raise DatasetNotFoundError(catalog.explain_unpublished(self.directory), path=self.directory) from None
             if not storage.is_remote(self.directory):
                 raise

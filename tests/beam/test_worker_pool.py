@@ -423,7 +423,7 @@ def test_an_unexpected_error_of_one_cluster_does_not_keep_workers_of_another(mon
 
 def test_a_cluster_that_cannot_be_asked_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise nobody knows why workers of ended jobs stay."""
-    worker_pool._warn_of_unasked_cluster.cache_clear()
+    worker_pool._warn_of_unreachable_cluster.cache_clear()
     pool = pool_with_a_worker(Worker())
     [worker] = pool._jobs
     pool._jobs[worker] = of_job("http://127.0.0.1:1")

@@ -80,7 +80,7 @@ FOLLOWED_ELSEWHERE = {
     "files/labeled_folder.py:find_labeled_files --feature": "tests/files/test_text_notes.py",
     "files/extension_types.py:note_on_extensions --feature": "tests/files/test_text_notes.py",
     "files/text_notes.py:note_on_missing --feature": "tests/files/test_text_notes.py",
-    "files/text_notes.py:note_on_types --feature": "tests/files/test_text_notes.py",
+    "files/text_notes.py:note_on_text_columns --feature": "tests/files/test_text_notes.py",
     "cli/explorer/app.py:make_app beam-datasets explore": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run --port": "tests/cli/test_explore.py",
     "cli/explorer/app.py:run beam-datasets explore": "tests/cli/test_explore.py",

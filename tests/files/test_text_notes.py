@@ -24,7 +24,7 @@ from beam_datasets.files.csv import Csv
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
-from beam_datasets.files.text_notes import TextColumn, note_on_missing, note_on_types
+from beam_datasets.files.text_notes import TextColumn, note_on_missing, note_on_text_columns
 from tests.files.in_process import publish
 
 DAY = datetime.date(2024, 2, 29)
@@ -116,8 +116,8 @@ def test_the_code_of_the_note_makes_the_same_time(
 
 def test_the_code_of_the_note_is_not_for_dates_in_lists() -> None:
     day = TextColumn("date32[day]")
-    assert "(e['b']) makes a date" in note_on_types("x.parquet", {"a[]/t": day, "b": day})
-    assert "makes a date" not in note_on_types("x.parquet", {"a[]/t": day})
+    assert "(e['b']) makes a date" in note_on_text_columns("x.parquet", {"a[]/t": day, "b": day})
+    assert "makes a date" not in note_on_text_columns("x.parquet", {"a[]/t": day})
 
 
 TYPED = [
