@@ -40,7 +40,8 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     if not url:
         return
     root = logging.getLogger()
-    root.addHandler(LogSender(url, worker_id, line_prefix(worker_id, job)))
+    sender = LogSender(url, worker_id, line_prefix(worker_id, job))
+    root.addHandler(sender)
     try:
         root.setLevel(int(level) if level.isdigit() else level)
     except ValueError:  # not the name of a level
@@ -48,7 +49,10 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     logging.getLogger("apache_beam").setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)
     for name in ("stdout", "stderr"):
-        setattr(sys, name, LoggedStream(logging.getLogger(name), getattr(sys, name)))
+        logger = logging.getLogger(name)
+        logger.propagate = False  # other handlers of the root logger would print its lines again
+        logger.addHandler(sender)
+        setattr(sys, name, LoggedStream(logger, getattr(sys, name)))
 
 
 def line_prefix(worker_id: str, job: str) -> str:
