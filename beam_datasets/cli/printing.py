@@ -246,7 +246,7 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
 
 
 @contextlib.contextmanager
-def announced(text: str, seconds: float = 1.0) -> Iterator[None]:
+def announced(text: str, seconds: float = 0.5) -> Iterator[None]:
     """Context manager: prints a line to stderr if the work in it takes longer, such as a cold start from a disk.
 
     Args:

@@ -338,6 +338,16 @@ def _scalar_converter(field: Field, path: str, image: ConvertImage | None) -> Co
     return _require_bool if field.kind == "bool" else _require_text if field.exact else as_text
 
 
+_QUOTED_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def _way_to_numbers(value: object) -> str:
+    """Returns a clause with the command that makes numbers of a text such as '1.5' in JSON; '' for other values."""
+    if not isinstance(value, str) or not _QUOTED_NUMBER.fullmatch(value):
+        return ""
+    return "; for numbers in the quotes of JSON lines: jq -c '.NAME |= tonumber'"
+
+
 def _integer_converter(kind: str) -> Convert:
     """Returns the function that converts whole numbers to integers, and rejects those out of the type's range."""
     low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
@@ -350,7 +360,7 @@ def _integer_converter(kind: str) -> Convert:
         """
         if type(value) is not int:
             if not isinstance(value, float | decimal.Decimal) or not math.isfinite(value) or value != int(value):
-                raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
+                raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer{_way_to_numbers(value)}")
             value = int(value)
         if not low <= value <= high:
             raise ValueError(f"{value!r:.60} does not fit {kind}, which holds {low} to {high}")
@@ -380,7 +390,7 @@ def _float(field: Field, path: str) -> Convert:
         if type(value) is float and not rounds and (not field.exact or keeps(value)):
             return value
         if type(value) not in (int, float, decimal.Decimal):
-            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a number")
+            raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a number{_way_to_numbers(value)}")
         try:
             number = float(value)
             packed.pack(number)

@@ -355,6 +355,20 @@ def test_json_of_other_layouts(tmp_path):
     assert [row["a"] for row in rows("jsonl", converted("jq -c .[]", array))] == [1, 2]
 
 
+@follows("files/convert.py:_way_to_numbers jq -c '.NAME")
+@pytest.mark.parametrize("kind, texts", [("float32", ["1.5", "-2e3"]), ("int64", ["1", "-20"])])
+def test_numbers_in_quotes(tmp_path, kind, texts):
+    path = write(tmp_path, "in.jsonl", "".join(f'{{"a": "{text}"}}\n' for text in texts))
+    problem = refused("jsonl", path, "--feature", f"a={kind}")
+    [command] = re.findall(r"jq -c '.*?'", problem)
+    numbers = [row["a"] for row in rows("jsonl", converted(command.replace("NAME", "a"), path))]
+    assert sorted(numbers) == sorted(map(float, texts))
+    (tmp_path / "other").mkdir()
+    for other in ("1,5", "n/a", "", "1 2", "0x1"):
+        path = write(tmp_path / "other", "in.jsonl", f'{{"a": "{other}"}}\n')
+        assert "jq" not in refused("jsonl", path, "--feature", f"a={kind}")
+
+
 @follows("files/json_tables.py:table_problem --feature", "files/json_tables.py: jq -c 'to_entries[]")
 def test_a_json_table_that_is_one_object(tmp_path, caplog):
     command = "jq -c 'to_entries[] | {key} + .value'"
