@@ -20,6 +20,7 @@ from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.lineage import Lineage
 from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.passwords import without_passwords
+from beam_datasets.publishing import run_report
 from beam_datasets.publishing.runs import utc
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory, open_published
 
@@ -67,6 +68,8 @@ def run_info(args: Sequence[str]) -> int:
     if info.supervised_keys:
         say(f"supervised keys: {info.supervised_keys}")
     say(splits_table(info.splits))
+    if left_out := run_report.left_out_of(str(info.data_dir)):
+        say(f"left out of the source: {sum(each['number'] for each in left_out):,}; {RUN_FILE} lists the reasons")
     if published.lineage:
         say_values("\n".join(lineage_lines(published.lineage, display_names(info.features))))
     return 0

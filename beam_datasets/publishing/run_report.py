@@ -21,7 +21,6 @@ from beam_datasets.publishing.shard_file import WrittenShard
 
 _log = logging.getLogger(__name__)
 _ENGINE_FACTS = ("job", "id", "page", "log", "restarts", "units")  # of progress.json that still hold after the run
-_FIELDS = {"reason", "number"}  # of each item of `left_out`
 
 
 def make_run_report(
@@ -73,8 +72,13 @@ def left_out_of(dataset_dir: str) -> list[dict[str, Any]]:
         listed = json.loads(storage.read_bytes(storage.join(dataset_dir, RUN_FILE)))["left_out"]
     except (StorageError, ValueError, KeyError, TypeError):  # it is only a report
         return []
-    is_valid = isinstance(listed, list) and all(isinstance(each, dict) and each.keys() >= _FIELDS for each in listed)
+    is_valid = isinstance(listed, list) and all(map(_is_reason, listed))
     return listed if is_valid else []
+
+
+def _is_reason(value: object) -> bool:
+    """Returns whether a value is an item of `left_out`, with at least a reason and a number."""
+    return isinstance(value, dict) and "reason" in value and type(value.get("number")) is int
 
 
 def merge_left_out(reports: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -236,6 +236,14 @@ def test_commands_list_rejected_examples(tmp_path, script, capsys, command):
     number = 2 if "--trial" in options else 3  # the first four examples
     lines = f"rejected: {number}\n  {number}: no text\nfor example:\n  split 'train', key 0: no text\n"
     assert lines in capsys.readouterr().out
+    if command == "build":
+        info = ["info", Path(script).stem, "--data_dir", str(tmp_path / "data")]
+        assert main(info) == 0
+        assert capsys.readouterr().out.endswith("\nleft out of the source: 3; run.json lists the reasons\n")
+        [report] = (tmp_path / "data").rglob("run.json")
+        report.write_text(json.dumps({"left_out": [{"reason": "no text", "number": "3"}]}))
+        assert main(info) == 0
+        assert "left out" not in capsys.readouterr().out
 
 
 @SLOW
