@@ -22,11 +22,11 @@ MAX_VIDEO_PIXELS = 1 << 34  # in all frames: 4.6 minutes of 1920 x 1080 at 30 fr
 _MAX_LIMIT = 1 << 62  # so that lengths that it bounds fit the native module's integers
 _MAX_DIGITS = 30  # with zeros before the number; Python does not read thousands of digits
 VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
-"""Environment variable with a higher value of all these limits."""
+"""Environment variable that raises all of these limits which are lower than its value."""
 
 
 def limit_of(max_number: int) -> int:
-    """Returns the limit of the environment variable; `max_number` if that is higher, or the variable is not set.
+    """Returns the limit that holds: `max_number`, or the value of the environment variable if that is higher.
 
     Raises:
         InputError: the variable is not a positive integer of at most 2**62.
@@ -38,7 +38,7 @@ def limit_of(max_number: int) -> int:
 
 
 def advice_to_raise(number: int) -> str:
-    """Returns the end of an error text, which says how to raise the limits to a number."""
+    """Returns a sentence for the end of an error text, without a full stop, on how to raise the limits to a number."""
     return f"If that is right, set the environment variable {VARIABLE}={number} where datasets are built and read"
 
 

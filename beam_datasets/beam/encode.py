@@ -63,8 +63,8 @@ class SplitEncoder:
     """Encodes the examples of a split in bundles; makes blocks, and their key histograms of hashes or of integers.
 
     Attributes:
-        unsaved: the spilled blocks since `start`, or since it was cleared, which no checkpoint has yet.
-        unsaved_rejections: counts of rejected examples, likewise.
+        unsaved: the spilled blocks that no checkpoint contains: those since `start` or `mark_saved`.
+        unsaved_rejections: the counts of rejected examples that no checkpoint contains.
     """
 
     def __init__(self, split: str, features: Any, transport: Transport, hash_shift: int | None) -> None:
@@ -99,7 +99,7 @@ class SplitEncoder:
         self._bundle_examples = self._bundle_bytes = 0
 
     def mark_saved(self) -> None:
-        """Forgets the blocks and counts for a checkpoint, which has them now."""
+        """Clears `unsaved` and `unsaved_rejections`, which a checkpoint contains now."""
         self.unsaved.clear()
         self.unsaved_rejections.clear()
 
@@ -122,9 +122,9 @@ class SplitEncoder:
         return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
 
     def outputs(self) -> Iterator[Any]:
-        """Yields the block of the collected examples, its `histogram_output`, and the counts of the rejected examples.
+        """Yields the counts of the rejected examples, then the block of the collected ones and its `histogram_output`.
 
-        Yields nothing if there are no examples.
+        Leaves out the counts if no example was rejected, and the block if none was collected.
         """
         if (rejections := self._builder.take_rejections()).total:
             self.unsaved_rejections.append(rejections)

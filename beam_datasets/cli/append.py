@@ -130,7 +130,7 @@ _KEYS = {  # by what `AppendPlan.deletions` has for a key
     False: "keys to delete of new examples, which are left out",
     None: "keys to delete that were not found",
 }
-SHOWN = 20  # keys of a list
+NUM_SHOWN = 20  # keys of a list
 
 
 def run(args: Sequence[str]) -> int:
@@ -328,8 +328,8 @@ def _format_plan(plan: AppendPlan) -> str:
         lines.append(f"moved to another split: {', '.join(moves)}")
     for is_published, words in _KEYS.items():
         if keys := [key for key, status in plan.deletions if status is is_published]:
-            ellipsis = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
-            lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{ellipsis}")
+            ellipsis = f" and {len(keys) - NUM_SHOWN:,} more" if len(keys) > NUM_SHOWN else ""
+            lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:NUM_SHOWN]))}{ellipsis}")
     return "\n".join(lines)
 
 

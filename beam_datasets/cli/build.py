@@ -49,7 +49,7 @@ from beam_datasets.reading.opening import builder_from_directory
 from beam_datasets.shuffle.rejected import format_rejected, merge_rejections
 from beam_datasets.sources import estimate as estimates
 
-SHOWN = 20  # strings of a set that a dataset counted
+NUM_SHOWN = 20  # strings of a set that a dataset counted
 
 
 def _resume_value(text: str) -> str:
@@ -560,6 +560,6 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
     dataset_counters = {name: value for name, value in counters.items() if not name.startswith("files/")}
     for name, value in sorted(dataset_counters.items(), key=lambda item: isinstance(item[1], frozenset)):
         value_text = (
-            f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
+            f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:NUM_SHOWN])
         )
         say(f"{name}: {value_text}")

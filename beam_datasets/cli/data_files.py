@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from beam_datasets.metadata.data_files import DATA_FILE, build_by
+from beam_datasets.metadata.data_files import DATA_FILE, build_command
 
 _IMAGE_FILE = re.compile(r".*\.(jpe?g|png|gif|bmp|tiff?|webp|heic|avif)", re.IGNORECASE)
 _SOUND_FILE = re.compile(r".*\.(wav|flac|ogg|mp3|aiff?)", re.IGNORECASE)
@@ -77,13 +77,13 @@ def way_to_build(text: str) -> str:
 
 
 def ways_to_build_folder(folder: str) -> Iterator[str]:
-    """Yields what to build in a folder and by which command: "images by their folders: beam-datasets build ...".
+    """Yields each way to build the files of a folder: "images by their folders: beam-datasets build ...".
 
-    The commands follow the names of the files: first one for data files, then for images, then for sounds.
+    The names of the files decide which there are: first one for data files, then for images, then for sounds.
     """
     files = filter(None, map(DATA_FILE.fullmatch, sorted(os.listdir(folder))))
     alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
-    yield from (f"data files by their format: {build_by(one)}" for one in sorted(alike)[:1])
+    yield from (f"data files by their format: {build_command(one)}" for one in sorted(alike)[:1])
     for pattern, noun, kind in ((_IMAGE_FILE, "images", "image_folder"), (_SOUND_FILE, "sounds", "sound_folder")):
         if _has_files(folder, pattern):
             yield f"{noun} by their folders: beam-datasets build {kind} --root {shlex.quote(folder)} --name NAME"

@@ -19,7 +19,7 @@ from beam_datasets.advice import instead_of_format
 from beam_datasets.cli import data_files
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import did_you_mean
-from beam_datasets.metadata.data_files import build_arguments, build_by
+from beam_datasets.metadata.data_files import build_arguments, build_command
 from beam_datasets.metadata.names import DatasetName, Scalar
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def resolve(text: str) -> BuilderRequest:
     if build_arguments_of_file(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format, with "
-            f"your other options: {build_by(text)}"
+            f"your other options: {build_command(text)}"
         )
     if way := way_to_build(text):
         raise UsageError(f"{text}: expected a dataset or the file of a builder, got another file. {way}")

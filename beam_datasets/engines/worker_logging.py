@@ -99,7 +99,7 @@ class LogSender(logging.Handler):
             self._num_dropped += 1
 
     def _send(self, stub: Any, metadata: Any) -> None:
-        """Sends entries until the engine ends the call, which it then writes to the output of the pool."""
+        """Sends entries until the engine ends the call; reports an error of the call in the output of the pool."""
         try:
             for _ in stub.Logging(self._entry_lists(), metadata=metadata):
                 pass

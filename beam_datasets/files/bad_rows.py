@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import CorruptRecordError, FeatureError, InputError, MissingDependencyError
 from beam_datasets.files.inputs import InputFile, LineAt, count, note
-from beam_datasets.shuffle.rejected import MAX_REASONS, OTHER_REASONS, SHOWN, format_reasons, reason_of
+from beam_datasets.shuffle.rejected import MAX_REASONS, NUM_SHOWN, OTHER_REASONS, format_reasons, reason_of
 
 if TYPE_CHECKING:
     from beam_datasets.files.rows import Item, Place
@@ -110,7 +110,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         reason = reason if reason in reasons or len(reasons) < MAX_REASONS else OTHER_REASONS
         reasons[reason] += 1
         count(_RESTS, row.is_rest)
-        if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= SHOWN):
+        if reasons[reason] == 1 or (len(reasons) == 1 and reasons[reason] <= NUM_SHOWN):
             note(_EXAMPLES + reason, str(row))
     count(_LEFT_OUT, reasons.total())
     for reason, number in reasons.items():
@@ -166,7 +166,7 @@ def left_out(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _example_texts(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns one bad row of each reason, of MAX_REASONS at most, and further ones if there are fewer than SHOWN.
+    """Returns one bad row of each reason, of MAX_REASONS at most, and further ones if there are fewer than NUM_SHOWN.
 
     Args:
         file_counters: the counters of files, without the namespace `files/`.
@@ -174,7 +174,7 @@ def _example_texts(file_counters: Mapping[str, Any], bad_rows: Sequence[Mapping[
     """
     reasons = sorted({each["example"] for each in bad_rows} - {""})[:MAX_REASONS]
     noted = {text for counter, texts in file_counters.items() if counter.startswith(_EXAMPLES) for text in texts}
-    return sorted([*reasons, *sorted(noted.difference(reasons))[: max(0, SHOWN - len(reasons))]])
+    return sorted([*reasons, *sorted(noted.difference(reasons))[: max(0, NUM_SHOWN - len(reasons))]])
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:

@@ -82,7 +82,7 @@ from beam_datasets.files.late_types import describe_late_types
 from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns, with_first_partition
 from beam_datasets.files.published import (
-    missing_problem,
+    newly_missing_problem,
     published_fields,
     recorded_types,
     with_all_published,
@@ -109,7 +109,7 @@ from beam_datasets.metadata.names import camel_to_snake, check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
 from beam_datasets.options import BuildOptions
 from beam_datasets.publishing import run_report
-from beam_datasets.shuffle.rejected import SHOWN
+from beam_datasets.shuffle.rejected import NUM_SHOWN
 from beam_datasets.sources.units import SourceUnits
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
                 }  # splits may share one
             with counted_here() as counts:
                 for source in sources.values():
-                    for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
+                    for unit in source.units[:NUM_SHOWN] if isinstance(source, SourceUnits) else ():
                         next(iter(source.read(unit)), None)
         except BeamDatasetsError:  # the error of the run itself is raised, which this one would hide
             return ""
@@ -252,17 +252,17 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
-    _are_splits_known = True  # whether the options that decide the splits of published rows are
-    _published_specs: Mapping[str, str] = {}  # those in place of types, `drop`, of the version that is appended to
+    _are_splits_known = True  # whether the options that assign published rows to splits are known
+    _published_specs: Mapping[str, str] = {}  # {column: "drop"} of the version that is appended to
     published_key: str | None = None
     """The key, if it is that of the version that is appended to because none was given."""
     published_splits: str | None = None
     """The options that decide the splits of rows, if they are those of the version that is appended to."""
-    published_options = differing_options = ""  # of that version: those that are taken, and those that differ
+    published_options = differing_options = ""  # of that version: not given, and so adopted; given with other values
     _format_options: Mapping[str, Any] = {}  # given ones that decide how bytes become values, for inputs.json
     _published_fields: Mapping[str, Field] = {}  # of columns of the version that is appended to
-    _touched = Inputs()  # files of that version that have another time and no other content
-    _known_files: Collection[str] = ()  # of that version, their names
+    _touched = Inputs()  # files of that version whose time has changed, but not their content
+    _known_files: Collection[str] = ()  # names of the files of that version
 
     def __init__(
         self,
@@ -503,7 +503,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _keys_dir(self) -> str:
         """The directory in which the keys of rows are recorded; '' if they are not recorded.
 
-        They are if the published version may have the key of a new row in another split.
+        They are recorded if the published version may have the key of a new row in another split.
         """
         assign = self._given_assign
         is_needed = self._records_keys and assign is not None and not (assign.column is None and self._are_splits_known)
@@ -546,7 +546,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             yield (other if is_other and other not in names else name), file
 
     def _types(self) -> dict[str, str]:
-        """Returns {column: type} for inputs.json."""
+        """Returns {column: type} as inputs.json records it, with "drop" for columns that are left out."""
         return recorded_types(self._complete_fields) | self._dropped
 
     @abc.abstractmethod
@@ -571,7 +571,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _folders(self) -> PartitionColumns:
-        """The columns that folders of the files are named after. A note names patterns that begin below some."""
+        """The columns that folders of the files are named after. Warns of a pattern that begins below such folders."""
         for patterns in self._patterns.values():
             for pattern in [patterns] if isinstance(patterns, str) else patterns:
                 path = absolute(pattern)
@@ -778,7 +778,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         )
         for name in () if self._skip_bad or self._may_lack else published.keys() & merged.keys() - self._specs.keys():
             is_text = self._missing is not None and merged[name].kind == "string"  # which has an empty text
-            if not is_text and (problem := missing_problem(merged[name], name, self._guess)):
+            if not is_text and (problem := newly_missing_problem(merged[name], name, self._guess)):
                 merged[name] = replace(merged[name], problem=problem)
         return merged
 

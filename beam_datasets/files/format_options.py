@@ -28,7 +28,7 @@ def shared_options(options: FormatOptions) -> FormatOptions:
 
 
 def common_options(published: Inputs, format: str, given: FormatOptions) -> FormatOptions:
-    """Returns the options that the files of a published version share, and new files, too.
+    """Returns the options with which all files of a published version were read: the defaults for new files.
 
     Args:
         published: the record of the files of the version.

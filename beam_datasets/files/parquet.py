@@ -243,10 +243,10 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
     Args:
         files: the Parquet files.
         path: name of the column; 'a/b' is field b of the structs in column a.
-        skip_bad: whether to leave out a file that cannot be read, from the first row group on that cannot.
+        skip_bad: whether to leave out the part of a file that begins with a row group that cannot be read.
 
     Raises:
-        InputError: a file cannot be read; with `skip_bad` it is left out, from its first row group on that cannot.
+        InputError: a file cannot be read, and `skip_bad` is False.
     """
     distinct_values: set[str] = set()
     for file in files:
@@ -263,7 +263,7 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
 
 
 def _distinct_values(content: ParquetContent, path: str) -> Iterator[list[Any]]:
-    """Yields the distinct values of each record batch of a column, or of field b of its structs, as lists of Python.
+    """Yields a list of the distinct values of a column, or of field b of its structs, for each record batch.
 
     The items of lists are values. Yields nothing for a column that the file lacks, or whose values are structs.
 

@@ -153,7 +153,7 @@ def with_published(inferred: Field, published: Field, guess: Guess | None, *, ma
     return replace(field, optional=optional, is_published=True)
 
 
-def missing_problem(field: Field, name: str, guess: Guess) -> str:
+def newly_missing_problem(field: Field, name: str, guess: Guess) -> str:
     """Returns the problem of a column in which rows lack a value that each row of the published version has, or ''.
 
     Args:

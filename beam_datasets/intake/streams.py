@@ -395,7 +395,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def check_line(num_bytes: int, *, path: str | None = None, offset: int | None = None) -> None:
-    """Checks the number of bytes of a line, or of its beginning.
+    """Checks that a line, or the part of it that was read, is not too long.
 
     Args:
         num_bytes: the number of bytes.
@@ -403,7 +403,7 @@ def check_line(num_bytes: int, *, path: str | None = None, offset: int | None = 
         offset: the byte at which the line begins, for the error.
 
     Raises:
-        InputError: it exceeds `limits.MAX_LINE` and the limit of the environment variable.
+        InputError: the line is longer than `limits.MAX_LINE`, or than a higher limit of the environment variable.
     """
     if num_bytes > limits.MAX_LINE and num_bytes > (limit := limits.limit_of(limits.MAX_LINE)):
         advice = f"Cut the file into lines. {limits.advice_to_raise(4 * limit)}."

@@ -107,7 +107,7 @@ def _is_builder(new: Any) -> bool:
 
 
 def _check_schema(builder: Any) -> None:
-    """Raises the errors of a builder's schema before anything is built; nothing if no files are left to read."""
+    """Raises the errors of a builder's schema before anything is built, unless it has no files left to read."""
     if getattr(builder, "has_files", True):
         with contextlib.suppress(NoExamplesError):  # which is allowed, or raised again when it is built
             builder.info  # noqa: B018
@@ -120,9 +120,9 @@ def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str)
 
 
 def _with_text_columns(published_inputs: Inputs, features: Any) -> Inputs:
-    """Returns the inputs with the type string for each column whose feature is a Text, which cannot be None.
+    """Returns the inputs with the type `string`, which is never missing, for each column whose feature is a Text.
 
-    A column that some files lacked was recorded with another type.
+    For a column that some files lacked, another type was recorded.
 
     Args:
         published_inputs: the inputs of the published version.

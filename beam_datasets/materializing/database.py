@@ -138,9 +138,9 @@ class LimitedDatabase:
         return kind, values
 
     def _ask(self, request: Any) -> Any:
-        """Returns the reply to a request, which is sent again if the process was killed, as not all kills repeat.
+        """Returns the reply to a request; sends it again if the helper process was killed.
 
-        Such as that of a machine whose memory another process had filled, or of an operator who meant another process.
+        The cause may be gone by then, such as another process that had filled the memory of the machine.
         """
         try:
             return self._helper.ask(request)

@@ -82,7 +82,7 @@ class Job:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes for readers: repeated keys, splits that are not in hash order, and other examples by the same name.
+        """Notes for the user: repeated keys, splits that are not in hash order, and a name that the source has, too.
 
         Raises:
             MetadataError: an index of a source is damaged.

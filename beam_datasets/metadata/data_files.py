@@ -31,14 +31,14 @@ def build_arguments(text: str) -> str | None:
     return f"{_FORMAT_OF.get(suffix, suffix)} --pattern {shlex.quote(text)}"
 
 
-def build_by(pattern: str) -> str:
+def build_command(pattern: str) -> str:
     """Returns the command that builds data files: "beam-datasets build csv --name a --pattern a.csv".
 
     The name is that of the file, or NAME if a dataset cannot have it.
 
-    >>> print(build_by("in/My houses.csv"))
+    >>> print(build_command("in/My houses.csv"))
     beam-datasets build csv --name my_houses --pattern 'in/My houses.csv'
-    >>> print(build_by("*.jsonl.gz"))
+    >>> print(build_command("*.jsonl.gz"))
     beam-datasets build jsonl --name NAME --pattern '*.jsonl.gz'
     """
     stem = re.sub(r"\W+", "_", os.path.basename(pattern).partition(".")[0].lower())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, overload
 
 from beam_datasets.errors import MetadataError, did_you_mean
-from beam_datasets.metadata.data_files import build_arguments, build_by
+from beam_datasets.metadata.data_files import build_arguments, build_command
 from beam_datasets.metadata.version import LATEST, Version
 
 Scalar: TypeAlias = "bool | int | float | str"
@@ -157,7 +157,7 @@ def hint_for_file(text: str) -> str:
     """
     if build_arguments(text) is None or text.startswith(("http:", "https:")):
         return " Files become a dataset first: `beam-datasets build --help` lists the formats."
-    return f" A file becomes a dataset first: `{build_by(text)} --data_dir DIR`."
+    return f" A file becomes a dataset first: `{build_command(text)} --data_dir DIR`."
 
 
 def hint_for_config(name: str, config: str, configs: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from beam_datasets.diffing import Verdict
 
 
-SHOWN = 10  # reasons of a refusal
+NUM_SHOWN = 10  # reasons of a refusal
 
 
 def earlier_version(dataset_dir: str, requested: str = "latest") -> str | None:
@@ -97,7 +97,7 @@ def check_number(dataset_dir: str, result_dir: str) -> None:
 
 
 def _refusal(verdict: Verdict, new: str, old: str) -> str:
-    """Returns the text of the error about a version number that is too low, with at most `SHOWN` reasons.
+    """Returns the text of the error about a version number that is too low, with at most `NUM_SHOWN` reasons.
 
     Args:
         verdict: the comparison of the two versions.
@@ -105,6 +105,6 @@ def _refusal(verdict: Verdict, new: str, old: str) -> str:
         old: name of the version that it was compared with.
     """
     reasons = [f"  {reason.needs}  {reason.text}" for reason in verdict.reasons]
-    ellipsis = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []
-    lines = [f"{new} was not published: it was compared with {old}.", *reasons[:SHOWN], *ellipsis]
+    ellipsis = [f"  ... and {len(reasons) - NUM_SHOWN} more"] if len(reasons) > NUM_SHOWN else []
+    lines = [f"{new} was not published: it was compared with {old}.", *reasons[:NUM_SHOWN], *ellipsis]
     return "\n".join([*lines, str(verdict)])

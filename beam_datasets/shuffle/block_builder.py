@@ -163,8 +163,8 @@ class BlockBuilder:
     Args:
         split: the split's name, which salts the hash.
         encode: function from an example to its record.
-        block_size: a block is full when its records reach this size in bytes. Spilled blocks grow, up to four times,
-            as there get to be many: each sends a pointer to each shard.
+        block_size: a block is full when its records reach this size in bytes. The more blocks were spilled, the larger
+            are the next ones, up to four times: each block sends a pointer to each shard.
         ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
         spill_dir: directory for spilled payload; None keeps it inline.
 

@@ -11,7 +11,7 @@ from typing import Any
 from beam_datasets.errors import BeamDatasetsError, TooManyRejectedError
 from beam_datasets.passwords import without_passwords
 
-SHOWN = 5  # examples that are shown if they are left out; more if there are more reasons
+NUM_SHOWN = 5  # examples that are shown of those left out; one of each reason if there are more reasons
 MAX_REASONS = 20  # reasons that are counted separately; all further ones are counted as `OTHER_REASONS`
 MAX_REASON = 120  # characters
 OTHER_REASONS = "other reasons"
@@ -63,7 +63,7 @@ class Rejections:
     """Counts of rejected examples.
 
     Attributes:
-        by_reason: reason -> (number of examples, texts of `SHOWN` of them at most: the first ones in sorted order).
+        by_reason: reason -> (number of examples, the first `NUM_SHOWN` of their texts, sorted).
     """
 
     by_reason: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
@@ -128,14 +128,16 @@ def merge_rejections(parts: Iterable[Rejections]) -> Rejections:
     for reason in by_number[MAX_REASONS:]:
         numbers[OTHER_REASONS] += numbers.pop(reason)
         examples[OTHER_REASONS] |= examples.pop(reason)
-    return Rejections({reason: (number, tuple(sorted(examples[reason])[:SHOWN])) for reason, number in numbers.items()})
+    return Rejections(
+        {reason: (number, tuple(sorted(examples[reason])[:NUM_SHOWN])) for reason, number in numbers.items()}
+    )
 
 
 def format_rejected(left_out: Sequence[Mapping[str, Any]]) -> str:
     """Returns the lines about rejected examples, given the result of `Rejections.to_left_out`."""
     first = [each["example"] for each in left_out]
     more = sorted(text for each in left_out for text in each["examples"][1:])
-    return format_reasons("rejected", left_out, sorted([*first, *more[: max(0, SHOWN - len(first))]]))
+    return format_reasons("rejected", left_out, sorted([*first, *more[: max(0, NUM_SHOWN - len(first))]]))
 
 
 def format_reasons(title: str, left_out: Sequence[Mapping[str, Any]], examples: Sequence[str]) -> str:

@@ -85,8 +85,8 @@ def _refuse_writing(path: str, *_: object) -> NoReturn:
 open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tree = _refuse_writing
 
 
-def _without_hadoop(path: str) -> StorageError:
-    """Returns the error for a URL of HDFS where pyarrow cannot load Java and Hadoop."""
+def _hadoop_error(path: str) -> StorageError:
+    """Returns the error for an hdfs:// URL on a machine where pyarrow cannot load the libraries of Java and Hadoop."""
     return StorageError(
         expected="the libraries of Java and Hadoop (libjvm, libhdfs), by which pyarrow reads HDFS",
         got="none that can be loaded",
@@ -118,6 +118,6 @@ def _file_system(path: str) -> Iterator[tuple[Any, str]]:
     except (OSError, NotImplementedError, ValueError, TypeError) as error:
         kind = PathPermissionError if isinstance(error, PermissionError) else StorageError
         if _LIBRARY_OF_HDFS.search(str(error)):
-            raise _without_hadoop(path) from error
+            raise _hadoop_error(path) from error
         reason = options.redact(str(error)) or type(error).__name__
         raise kind(reason, path=path) from (None if options else error)

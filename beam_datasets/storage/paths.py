@@ -89,7 +89,7 @@ def check_slashes(text: str) -> None:
     """Checks that a path which looks like a URL has two slashes after its scheme; otherwise it would be a local path.
 
     Raises:
-        StorageError: it is such as "s3:/bucket", "s3//bucket" or "s3:///bucket"; the message contains the URL.
+        StorageError: it looks like "s3:/bucket", "s3//bucket" or "s3:///bucket"; the message contains the URL.
     """
     match = _URL_LIKE.match(text)
     if match is None or (match[2] != ":/" and not (match[1].lower() in _WITH_HOST and match[2] != "://")):

@@ -111,7 +111,7 @@ FOLLOWED_ELSEWHERE = {
     "files/late_types.py:describe_late_types --feature": "tests/files/test_late_types.py",
     "files/late_types.py:describe_late_types --union_features": "tests/files/test_late_types.py",
     "files/convert.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
-    "files/published.py:missing_problem --union_features": "tests/files/test_appending_published_types.py",
+    "files/published.py:newly_missing_problem --union_features": "tests/files/test_appending_published_types.py",
     "files/split_assignment.py:as_options --split_by": _APPENDED,
     "files/split_assignment.py:as_options --splits": _APPENDED,
     "files/split_assignment.py:check_single_split --split_by": _SELECTIONS,

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from beam_datasets.errors import FeatureValueError, TooManyRejectedError
 from beam_datasets.shuffle.block_builder import BlockBuilder
 from beam_datasets.shuffle.histogram import EMPTY, merge
-from beam_datasets.shuffle.rejected import MAX_REASONS, OTHER_REASONS, SHOWN, Rejected, Rejections, merge_rejections
+from beam_datasets.shuffle.rejected import (
+    MAX_REASONS,
+    NUM_SHOWN,
+    OTHER_REASONS,
+    Rejected,
+    Rejections,
+    merge_rejections,
+)
 
 KEYS = st.one_of(st.integers(), st.text(max_size=5), st.binary(max_size=5), st.none())
 
@@ -27,7 +34,7 @@ def test_counts_are_those_of_a_counter_however_the_parts_are_merged(parts):
     for key, reason in pairs:
         examples[reason].add(" ".join(f"split 'a', key {key!r}: {reason}".split()))
     numbers = Counter(reason for _, reason in pairs)
-    expected = {reason: (numbers[reason], tuple(sorted(examples[reason])[:SHOWN])) for reason in numbers}
+    expected = {reason: (numbers[reason], tuple(sorted(examples[reason])[:NUM_SHOWN])) for reason in numbers}
     merged = merge_rejections(map(count, parts))
     assert merged.by_reason == count(pairs).by_reason == expected
     assert merged.total == len(pairs)
