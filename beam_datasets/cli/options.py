@@ -601,23 +601,10 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         return
     first = unknown[0]
     if not first.startswith("-"):
-        from beam_datasets.metadata.names import USUAL_SPLITS
-
         repetition_note = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
-        hint = ""
-        if "--pattern" in parser._option_string_actions:
-            hint = f" Files are given by --pattern {first}."
-        elif "--split" in parser._option_string_actions and (first.partition("[")[0] in USUAL_SPLITS or "[" in first):
-            hint = f" Did you mean '--split {first}'?"
-        elif "--source" not in parser._option_string_actions and "--features" in parser._option_string_actions:
-            hint = f" Did you mean '--features {first}'?"
-        elif "--source" in parser._option_string_actions:
-            hint = (
-                f" --to gives the new name, such as --to {first}; features are joined by commas, as in --features "
-                f"A,{first}, and datasets are joined by --split, as in --split 'train=train+{first}:train'."
-            )
         raise UsageError(
-            f"what is {first!r}? An option begins with --{repetition_note}; see {parser.prog} --help.{hint}"
+            f"what is {first!r}? An option begins with --{repetition_note}; see {parser.prog} --help."
+            f"{_hint_on_positional(first, parser)}"
         )
     if first.partition("=")[0] == "--resume":
         raise UsageError(
@@ -629,6 +616,28 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         f"{near_option(unknown, parser, beam)} See {parser.prog} --help; arguments "
         "after a lone -- go to Beam unchecked."
     )
+
+
+def _hint_on_positional(argument: str, parser: argparse.ArgumentParser) -> str:
+    """Returns a sentence, after a space, on the option that may be missing before an argument; '' if none is likely.
+
+    Args:
+        argument: an argument that is neither an option nor the value of one.
+        parser: parser of the command.
+    """
+    from beam_datasets.metadata.names import USUAL_SPLITS
+
+    options = parser._option_string_actions
+    if "--pattern" in options:
+        return f" Files are given by --pattern {argument}."
+    if "--split" in options and (argument.partition("[")[0] in USUAL_SPLITS or "[" in argument):
+        return f" Did you mean '--split {argument}'?"
+    if "--source" in options:
+        return (
+            f" --to gives the new name, such as --to {argument}; features are joined by commas, as in --features "
+            f"A,{argument}, and datasets are joined by --split, as in --split 'train=train+{argument}:train'."
+        )
+    return f" Did you mean '--features {argument}'?" if "--features" in options else ""
 
 
 def near_option(args: Sequence[str], *parsers: argparse.ArgumentParser) -> str:

@@ -49,10 +49,8 @@ def take_samples(
 ) -> dict[str, Sample]:
     """Returns {split: `Sample`} of units that are spread evenly over the source.
 
-    `share` of the units are sampled, or fewer if the time is over before.
-
-    The splits share `SAMPLE_SECONDS`: time that a split does not use is divided among the next ones. Of each split at
-    least one example is encoded.
+    `share` of the units are sampled, or fewer if the time is over before. The splits share `SAMPLE_SECONDS`: time that
+    a split does not use is divided among the next ones. At least one example of each split is read.
 
     Args:
         sources: split -> its source.
@@ -60,21 +58,22 @@ def take_samples(
         share: the share of the units of each split to read, from 0 to 1.
     """
     samples: dict[str, Sample] = {}
-    together = read_together(sources)
+    split_groups = read_together(sources)
     end = time.monotonic() + SAMPLE_SECONDS
-    for number, splits in enumerate(together):
-        one, tallies = sources[splits[0]], {split: _Tally() for split in splits}
-        count = max(1, math.ceil(len(one.units) * share))
-        sampled_units = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
-        began, weight, is_whole = time.monotonic(), 0.0, True
-        deadline = began + (end - began) / (len(together) - number)
+    for number, splits in enumerate(split_groups):
+        source, tallies = sources[splits[0]], {split: _Tally() for split in splits}
+        count = max(1, math.ceil(len(source.units) * share))
+        units, keeps = source.units, {split: sources[split].keep for split in splits}
+        sampled_units = [units[index * len(units) // count] for index in range(count)] if units else []
+        start_time, weight, is_whole = time.monotonic(), 0.0, True
+        deadline = start_time + (end - start_time) / (len(split_groups) - number)
         for unit in sampled_units:
-            is_whole = _add_unit(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
+            is_whole = _add_unit(unit, source, keeps, encode, tallies, deadline)
             weight += _size_of_unit(unit)
             if time.monotonic() > deadline:
                 break
-        seconds = (time.monotonic() - began) / len(splits)
-        total = sum(map(_size_of_unit, one.units))
+        seconds = (time.monotonic() - start_time) / len(splits)
+        total = sum(map(_size_of_unit, units))
         known_share = weight / total if total and is_whole else None
         samples |= {split: tally.as_sample(known_share, seconds) for split, tally in tallies.items()}
     return samples

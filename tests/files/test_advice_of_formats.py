@@ -745,7 +745,7 @@ def test_help(command, capsys):
     assert "--data_dir" in capsys.readouterr().out
 
 
-@follows("cli/options.py:check_beam_options --pattern", "cli/options.py:check_beam_options --split")
+@follows("cli/options.py:_hint_on_positional --pattern", "cli/options.py:_hint_on_positional --split")
 def test_what_is_no_option(tmp_path, published, capsys):
     path = str(write(tmp_path, "in.csv", "a\n1\n"))
     assert main(["build", "csv", path, "--dry_run"]) == 2
