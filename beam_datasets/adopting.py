@@ -93,10 +93,10 @@ def adopt(
     Args:
         pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
         features: schema of the records: a FeaturesDict, a dict that means one, or the path of a features.json.
-        name: name of the dataset; None takes it from the names of files or directories that are as a dataset's.
+        name: name of the dataset; None takes it from names of files, or of directories, in the form of a dataset's.
         version: version of the dataset; None takes it from the name of the files' directory if that is a version, else
             it is 1.0.0.
-        split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
+        split: the split of the files; None takes it from their names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the files are copied to the new directory
             <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
         decoders: decoders of features, as in `as_dataset`; features with `decode.SkipDecoding` are not checked.
@@ -119,20 +119,20 @@ def adopt(
     checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
     templates = {}
-    for one in files.splits:
-        template = DEFAULT_FILENAME_TEMPLATE if is_new else _make_template(files, one, identity)
-        templates[one] = FilenameTemplate(info_of_dataset.name, one, template=template)
+    for split_name in files.splits:
+        template = DEFAULT_FILENAME_TEMPLATE if is_new else _make_template(files, split_name, identity)
+        templates[split_name] = FilenameTemplate(info_of_dataset.name, split_name, template=template)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_staging(identity.data_dir)) if is_new else identity.data_dir
         write = stack.enter_context(_undone_on_error())
         splits: dict[str, ShardColumns] = {}
-        for one, paths in files.splits.items():
-            targets = [storage.join(folder, file) for file in templates[one].filenames(len(paths))]
+        for split_name, paths in files.splits.items():
+            targets = [storage.join(folder, file) for file in templates[split_name].filenames(len(paths))]
             shards = [
-                _adopt_shard(checks, path, target).finish(one, number, write_index=write)
+                _adopt_shard(checks, path, target).finish(split_name, number, write_index=write)
                 for number, (path, target) in enumerate(zip(paths, targets))
             ]
-            splits[one] = columns_of(shards)
+            splits[split_name] = columns_of(shards)
         _write_metadata(info_of_dataset, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
@@ -510,7 +510,7 @@ def _begins_with_record(path: str) -> bool:
 
 
 def _pattern_of_records(path: str, paths: Sequence[str]) -> str:
-    """Returns the end of advice with a pattern of the record files alone; '' if the names have nothing in common.
+    """Returns a clause for advice: ", such as" a pattern of the record files alone; '' if there is none.
 
     Args:
         path: a file of metadata that was matched, too.

@@ -140,7 +140,7 @@ def index_of(index: Any, n: int) -> int:
     """Returns an index of n examples in [0, n); those below 0 count from the end.
 
     Raises:
-        IndexError: there is none.
+        IndexError: the index is not in [-n, n).
         TypeError: it is not an integer, or it is True or False.
     """
     try:
@@ -161,7 +161,7 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
     selects the indices at which it is True.
 
     Raises:
-        IndexError: there is none, or the mask has not n flags.
+        IndexError: an index is not in [-n, n), or a mask has another length than n.
         TypeError: one is not an integer.
     """
     if isinstance(indices, range) and indices[1:]:  # no int for each: all are between the first and the last

@@ -58,7 +58,7 @@ class DividedStream(Divided):
         """Checks that Lightning has not restored the state of rank 0 on all ranks: rank 0 would wait for the others.
 
         Raises:
-            StateError: it has.
+            StateError: Lightning has done so.
         """
         loop = self._fit_loop
         if self._num_ranks > 1 and loop is not None and loop.is_resuming and loop.saves_rank_0_alone:

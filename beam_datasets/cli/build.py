@@ -358,7 +358,7 @@ def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None
         beam_options: options of Beam from the command line, which may send code to workers.
 
     Raises:
-        UsageError: they cannot.
+        UsageError: workers cannot import the file.
     """
     from beam_datasets.engines.engine import check_code_is_shared
 

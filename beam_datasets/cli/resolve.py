@@ -170,7 +170,7 @@ def builder_file(folder: str) -> str:
     """Returns the file of the builder in a directory: `*_dataset_builder.py` if there is one, as TFDS calls it.
 
     Raises:
-        UsageError: there is none, or several.
+        UsageError: the directory has no file of a builder, or several.
     """
     names = [f"{name}.py" for name in _datasets_in(folder)]
     candidates = [name for name in names if name.endswith("_dataset_builder.py")] or names

@@ -134,7 +134,7 @@ def write_blocks(
         sharding: options that decide the number of shards and their examples.
         destination: staging directory and format of the shards.
         spill_dir: directory for spilled payload; None if it is inline.
-        libraries: whose versions determined bytes of the examples; read after the last block.
+        libraries: the libraries whose versions determined bytes of the examples; read after the last block.
         rejections: split -> counts of its rejected examples; read after the last block. None for none.
     """
     max_bins = histograms.max_bins(sharding.most_shards)

@@ -40,7 +40,7 @@ def check_png_size(height: int, width: int) -> None:
     """Checks that an image is not too high or too wide for a PNG.
 
     Raises:
-        InputError: it is.
+        InputError: the image is too high or too wide.
     """
     if max(height, width) > _MAX_PNG_SIDE:
         raise InputError(

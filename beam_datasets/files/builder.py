@@ -171,7 +171,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         """Generates and publishes the version and returns its directory; adds the rows left out to its run.json.
 
         Raises:
-            NoExamplesError: there are none; the message contains the reasons why rows were left out.
+            NoExamplesError: no row became an example; the message contains the reasons why rows were left out.
         """
         bad_rows: list[dict[str, Any]] = []
 

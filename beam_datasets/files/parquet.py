@@ -102,7 +102,7 @@ def open_parquet(file: InputFile) -> Iterator[ParquetContent]:
     """Opens a Parquet file.
 
     Raises:
-        InputError: it is not one.
+        InputError: the file is not a Parquet file.
     """
     with open_bytes(file.path) as stream:
         yield ParquetContent(stream, file.path, file.size)

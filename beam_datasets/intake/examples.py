@@ -261,7 +261,7 @@ def check_example(record: bytes) -> None:
     """Checks that a record is a tf.train.Example without fields that protobuf would ignore.
 
     Raises:
-        ExampleError: it is not; the message names the first such field.
+        ExampleError: the record is not an Example, or has such a field; the message names the first one.
     """
     lists = _regular_lists(record)
     if lists is None or not _are_utf8(lists):

@@ -20,7 +20,7 @@ def depths(data: bytes) -> bytes:
     """Returns a byte for each channel: its bits minus 1, and 0x80 if its values have a sign.
 
     Raises:
-        DamagedError: there are none.
+        DamagedError: the file does not declare them.
     """
     start = data.find(_SOC_SIZ)
     num_channels = int.from_bytes(data[start + 40 : start + 42], "big")

@@ -264,7 +264,7 @@ def _check_width(head: bytes, path: str, encoding: str | None) -> None:
         encoding: see `open_text_bytes`.
 
     Raises:
-        InputError: it is, and the user has not given such an encoding.
+        InputError: the text is UTF-16 or UTF-32, and `encoding` is neither.
     """
     wide = wide_encoding(head)
     if not wide or (encoding or "").startswith(_WIDE):

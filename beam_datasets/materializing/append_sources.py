@@ -192,7 +192,7 @@ def _check_key_is_known(builder: Any, parent: ReadOnlyBuilder, published_inputs:
     """Checks that the key of new rows is given or recorded.
 
     Raises:
-        InputError: it is not, so that rows that the published version has would be added again.
+        InputError: the key is unknown, so rows that the published version has would be added again.
     """
     if published_inputs.key is None and not builder.has_key_column:
         raise InputError(
@@ -212,12 +212,12 @@ def _check_no_row_returns(
     Args:
         parent: the published version.
         published_inputs: its record of the files that it was built from.
-        how: why rows could come back, for errors.
+        how: end of a sentence on why rows could come back, such as "with changed files", for errors.
         files: the files that are read, for errors.
         to_delete: the keys to delete.
 
     Raises:
-        InputError: they can.
+        InputError: rows could come back.
     """
     hashes = set(deleted_hashes(to_delete))
     num_lacking = len({*published_inputs.deleted} - hashes)

@@ -124,7 +124,7 @@ class RecordRanges:
         """Checks that ranges of these numbers, in any order, are all ranges, and each once.
 
         Raises:
-            LostExamplesError: they are not.
+            LostExamplesError: a number is missing, repeated or unknown.
         """
         sorted_numbers = sorted(numbers)
         if sorted_numbers != list(range(len(self))):

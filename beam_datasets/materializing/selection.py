@@ -195,8 +195,8 @@ class Sources:
         """Opens the dataset of a label, a name or a directory, unless it is open; returns its number in `opened`.
 
         Raises:
-            DatasetNotFoundError: there is none.
-            BeamDatasetsError: it cannot be copied.
+            DatasetNotFoundError: the dataset does not exist.
+            BeamDatasetsError: its records cannot be copied.
         """
         builder = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
         for number, opened_builder in enumerate(self.opened):

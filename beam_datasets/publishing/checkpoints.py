@@ -37,7 +37,7 @@ class Checkpoint:
         units: names of the units.
         blocks: in one directory, each alone in its file.
         crc32c: CRC-32C of the keys and sizes of each block; its records contain their own.
-        libraries: whose versions determined bytes of the examples.
+        libraries: the libraries whose versions determined bytes of the examples.
         rejections: split -> counts of the examples of the units that the builder rejected.
     """
 

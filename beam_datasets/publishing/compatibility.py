@@ -61,8 +61,8 @@ def check(published_dir: str, result_dir: str) -> None:
     """Checks that a complete result is as compatible with a published version as its version number promises.
 
     Raises:
-        ResultKeptError: it is not; the message contains the differences, and the command that publishes it as another
-            version.
+        ResultKeptError: the result is less compatible; the message contains the differences, and the command that
+            publishes the result as another version.
     """
     from beam_datasets.diffing import diff  # few runs ask for it, and all would wait for the import
 

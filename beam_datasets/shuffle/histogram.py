@@ -36,7 +36,7 @@ class Histogram:
         bins: (n, 2) uint64, the first sort key of each bin as high and low half, ascending.
         counts: (n,) int64, examples of each bin.
         num_bytes: (n,) int64, size of their framed records in bytes.
-        libraries: whose versions determined bytes of the examples; see `features.raw.record_libraries`.
+        libraries: the libraries whose versions determined bytes of the examples; see `features.raw.record_libraries`.
         num_blocks: number of blocks that hold the examples.
         requests: I/O counts of the processes that encoded them; not all that others did.
         rejections: counts of the examples that the builder rejected, which are in no bin.

@@ -116,7 +116,7 @@ class Plan:
 
     Attributes:
         splits: the plans.
-        libraries: whose versions determined bytes of the examples, sorted.
+        libraries: the libraries whose versions determined bytes of the examples, sorted.
         requests: I/O counts of all splits; see `Histogram`.
         rejections: counts of the examples that the builder rejected, of all splits.
     """

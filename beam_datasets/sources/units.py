@@ -91,7 +91,7 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
     """Checks that a builder's source is an iterable.
 
     Raises:
-        BeamDatasetsError: it is not.
+        BeamDatasetsError: the source is not an iterable.
     """
     try:
         iter(source)

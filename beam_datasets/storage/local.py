@@ -179,7 +179,7 @@ class LocalWriter(Writer):
         """Gives the file its final name in one step, unless a file with this name exists.
 
         Raises:
-            PathExistsError: there is one.
+            PathExistsError: a file has this name.
         """
         with _NamingPath(self.path, self.abort):
             count_write(self._file.tell())

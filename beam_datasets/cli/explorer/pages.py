@@ -72,7 +72,7 @@ class Catalogue:
         """Opens the version of a name, not of a path.
 
         Raises:
-            DatasetNotFoundError, ValueError: there is none.
+            DatasetNotFoundError, ValueError: no published version has this name, or it is not a name.
         """
         if self.only and self.only not in (name, re.split("[/:]", name)[0]):
             raise DatasetNotFoundError(f"only {self.only} is shown here, got {name!r}")
