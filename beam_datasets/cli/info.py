@@ -84,9 +84,8 @@ def lineage_lines(lineage: Lineage, names: Mapping[str, str], indent: str = "") 
         indent: prefix of each line.
     """
     yield from (f"{indent}{fact}" for fact in lineage_facts(lineage, names))
-    for number, dataset in enumerate(lineage.datasets):
-        words = "of" if number == 0 else "and of"
-        yield f"{indent}{words} {dataset.full_name} (SHA-256 of its {dataset.digest_of}: {dataset.digest[:12]}...)"
+    for dataset in lineage.datasets:
+        yield f"{indent}source: {dataset.full_name} (SHA-256 of its {dataset.digest_of}: {dataset.digest[:12]}...)"
         if dataset.source is not None:
             path = f"the lineage of {dataset.full_name}"
             yield from lineage_lines(Lineage.from_json(dataset.source, path=path), names, f"{indent}  ")
@@ -150,7 +149,7 @@ def _read_history(directory: str) -> dict[str, Any]:
         if lineage is not None:
             facts["contents"] = list(lineage_facts(lineage, display_names(builder.info.features)))
             if lineage.appended is None:
-                facts["contents"].append(f"of {' and '.join(each.full_name for each in lineage.datasets)}")
+                facts["contents"].append(f"source: {' and '.join(each.full_name for each in lineage.datasets)}")
         run = json.loads(storage.read_bytes(storage.join(directory, RUN_FILE)))
         facts["published"] = utc(run["started"] + run["seconds"])
     return facts
@@ -194,7 +193,7 @@ def _splits_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def lineage_facts(lineage: Lineage, names: Mapping[str, str]) -> Iterator[str]:
-    """Yields clauses about how a materialized dataset was made, such as "train = a+b" or "only the features a".
+    """Yields clauses about how a materialized dataset was made, such as "train = a+b" or "features: a".
 
     Args:
         lineage: the lineage.
@@ -206,11 +205,11 @@ def lineage_facts(lineage: Lineage, names: Mapping[str, str]) -> Iterator[str]:
     for name, counts in (lineage.appended or {}).items():
         yield f"{name}: {', '.join(f'{count:,} {kind}' for kind, count in counts.items())}"
     if lineage.features is not None:
-        yield f"only the features {', '.join(names.get(name, name) for name in lineage.features)}"
+        yield f"features: {', '.join(names.get(name, name) for name in lineage.features)}"
     if lineage.filter is not None:
-        yield f"only examples that pass {lineage.filter}"
+        yield f"filter: {lineage.filter}"
     if lineage.reshuffle is not None:
-        yield f"in a new order, of the salt {lineage.reshuffle!r}"
+        yield f"order: shuffled with the salt {lineage.reshuffle!r}"
 
 
 def list_dataset(name: str, root: str) -> list[dict[str, Any]]:

@@ -191,7 +191,7 @@ def _format_plan(job: Job) -> str:
     if job.lineage.filter is not None:
         lines.append(f"filter: {job.lineage.filter}")
     if job.lineage.reshuffle is not None:
-        lines.append(f"new order, of the salt {job.lineage.reshuffle!r}")
+        lines.append(f"order: shuffled with the salt {job.lineage.reshuffle!r}")
     lines += [f"note: {note}" for note in job.notes]
     return "\n".join(lines)
 

@@ -610,8 +610,10 @@ def _translate_error(path: str, error: BaseException, options: StoreOptions) -> 
     if is_denied or isinstance(error, PermissionError):
         return PathPermissionError(reason, path=path, advice=advice)
     if any(words in reason for words in _UNREACHABLE):
-        advice = "Check the network, and the address of the store: its endpoint, or the host of the URL."
-        return StorageError(f"the store cannot be reached: {reason}", path=path, advice=advice)
+        address = re.search(r"https?://[^\s/?)]+", reason)
+        advice = "Check the network, and this address: the endpoint, or the host of the URL."
+        store = f"the store at {address[0]}" if address else "the store"
+        return StorageError(f"{store} cannot be reached: {reason}", path=path, advice=advice)
     kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
     return kind(reason, path=path, advice=advice)
 

@@ -76,7 +76,7 @@ def test_splits_of_one_source(data, run):
 
     code, out, _ = run("info", "sub", "--data_dir", "data")
     assert code == 0
-    assert re.search(r"^train = train\[:80%\]\nvalidation = train\[80%:\]\nof one:1\.0\.0 \(SHA-256 of", out, re.M)
+    assert re.search(r"^train = train\[:80%\]\nvalidation = train\[80%:\]\nsource: one:1\.0\.0 \(SHA-256 of", out, re.M)
 
     more = ["--filter", "filters.py:even", "--features", "id", "--reshuffle", "pepper", "--num_workers=1"]
     code, out, _ = run("materialize", "sub", "--data_dir", "data", "--split=x=train+two:train", "--to", "few", *more)
@@ -86,16 +86,16 @@ def test_splits_of_one_source(data, run):
     lineage = out[out.index("x = ") :].splitlines()
     assert lineage[:4] == [
         "x = train+two:1.0.0:train",
-        "only the features id",
-        "only examples that pass filters:even",
-        "in a new order, of the salt 'pepper'",
+        "features: id",
+        "filter: filters:even",
+        "order: shuffled with the salt 'pepper'",
     ]
     assert [line.partition(" (")[0] for line in lineage[4:]] == [
-        "of sub:2.0.0",
+        "source: sub:2.0.0",
         "  train = train[:80%]",
         "  validation = train[80%:]",
-        "  of one:1.0.0",
-        "and of two:1.0.0",
+        "  source: one:1.0.0",
+        "source: two:1.0.0",
     ]
 
 

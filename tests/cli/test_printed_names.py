@@ -61,7 +61,7 @@ def test_features_that_are_kept_have_dots(orders, run, name):
     assert "\nfeatures: product.title\n" in run(*args)[1]
     for command in (["info", "titles"], ["list", "--versions"]):
         out = run(*command)[1]
-        assert "only the features product.title" in out
+        assert "features: product.title" in out
         assert "product/" not in out
 
 

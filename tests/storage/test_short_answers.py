@@ -80,5 +80,7 @@ def test_a_dataset_in_a_store_that_does_not_answer_is_not_called_damaged(directo
     if directory.startswith("s3"):
         keys = {"access_key_id": "a", "secret_access_key": "b", "region": "x"}
         options |= {"endpoint": "http://127.0.0.1:1", **keys}
-    with raises_with(StorageError, mentions=["/digits/1.0.0/manifest.json: the store cannot be reached"]):
+    with raises_with(
+        StorageError, mentions=["/digits/1.0.0/manifest.json: the store at http://127.0.0.1:1 cannot be reached"]
+    ):
         verify(storage.with_options(directory, options))
