@@ -42,7 +42,7 @@ def test_plan_append_and_again(data, run):
     assert (code, f"Nothing changes: {data}/ds/2.0.0 has all of it. Nothing was published." in out) == (0, True)
     assert sorted(path.name for path in (data / "ds").iterdir()) == ["1.0.0", "2.0.0"]
     code, out, _ = run("info", "ds", "--data_dir=data")
-    assert "train = train+more:1.0.0:train\ntrain: 4 added, 2 deleted, 0 replaced, 3 skipped\nof ds:1.0.0 (" in out
+    assert "train = train+more:1.0.0:train\ntrain: 4 added, 2 deleted, 0 replaced, 3 skipped\nsource: ds:1.0.0 (" in out
     code, out, _ = run("append", "ds", "--data_dir=data", "--delete=data/keys.txt")  # the example 24 is not there
     assert "Nothing changes" in out
     (data / "keys.txt").write_text("4")
