@@ -363,7 +363,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             return self.split_generators(None)
         return None
 
-    def only_new(
+    def prepare_append(
         self,
         published_inputs: Inputs,
         *,
@@ -373,7 +373,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         features: FeatureConnector | None = None,
         splits: Collection[str] = (),
     ) -> list[str]:
-        """Leaves out the files that a published version was built from; adopts its key, its options and column types.
+        """Prepares an append to a published version: leaves out its files, adopts its key, options and column types.
 
         Args:
             published_inputs: the files that the published version was built from.
@@ -413,7 +413,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return [name for name in old if name not in unchanged]
 
     def _adopt_format(self, published_inputs: Inputs) -> None:
-        """Takes options of the format that are not given from a published version; for the errors see `only_new`."""
+        """Adopts the options of the format that are not given; for the errors see `prepare_append`."""
         read_options = common_options(published_inputs, type(self).name, self._format_options)
         self.published_options, self.differing_options = describe_options(self._format_options, read_options)
         try:
@@ -422,7 +422,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             raise conflict(error, options_text(read_options)) from None
 
     def _adopt_row_options(self, published_inputs: Inputs, splits: Collection[str]) -> None:
-        """Takes the key and the splits that are not given from a published version; for the errors see `only_new`."""
+        """Adopts the key and the splits if they are not given; for the errors see `prepare_append`."""
         if self._key is None and published_inputs.key:
             self._key = published_inputs.key.removeprefix("--key ")
             self.published_key = self._key
@@ -441,7 +441,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def has_files(self) -> bool:
-        """Whether a file is left; see `only_new`."""
+        """Whether there are files to read, without those that `prepare_append` leaves out."""
         return bool(self._all_files)
 
     @property
@@ -509,7 +509,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         is_needed = self._records_keys and assign is not None and not (assign.column is None and self._are_splits_known)
         return storage.join(self._root, "recorded.keys") if is_needed else ""
 
-    def one_by_one(self) -> Iterator[Self]:
+    def builders_per_file(self) -> Iterator[Self]:
         """Yields a builder of each file alone, so that an append can add them one after another.
 
         The builders write below the data_dir of this one.

@@ -80,8 +80,8 @@ def build_sources(
         for builder in builders.values():
             builder.is_appended = True
             with errors.keep():
-                if hasattr(builder, "only_new"):
-                    notes += _exclude_known_files(
+                if hasattr(builder, "prepare_append"):
+                    notes += _prepare_append(
                         builder, parent, options, take_changed=take_changed, compare_checksums=compare_checksums
                     )
                 _check_schema(builder)
@@ -132,10 +132,10 @@ def _with_text_columns(published_inputs: Inputs, features: Any) -> Inputs:
     return replace(published_inputs, columns={**published_inputs.columns, **dict.fromkeys(texts, "string")})
 
 
-def _exclude_known_files(
+def _prepare_append(
     builder: Any, parent: ReadOnlyBuilder, options: AppendOptions, *, take_changed: bool, compare_checksums: bool
 ) -> list[str]:
-    """Excludes the files that are in the published version from a builder of files; returns notes for the user.
+    """Prepares the append of a builder of files, which then reads only new files; returns notes for the user.
 
     Args:
         builder: the builder. Changed.
@@ -152,7 +152,7 @@ def _exclude_known_files(
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
     _check_key_is_known(builder, parent, published_inputs)
     features: Any = parent.info.features
-    changed = builder.only_new(
+    changed = builder.prepare_append(
         published_inputs if options.union_features else _with_text_columns(published_inputs, features),
         take_changed=take_changed,
         compare_checksums=compare_checksums,
@@ -246,7 +246,7 @@ def _build_all(builder: Any, options: AppendOptions) -> list[Built]:
     try:
         return _build(builder, options.max_rejected)
     except DuplicateKeyError as error:
-        if not hasattr(builder, "one_by_one"):
+        if not hasattr(builder, "builders_per_file"):
             raise _add_details(error, [builder]) from None
         if options.on_duplicate == "error":
             raise _without_option_of_build(
@@ -255,7 +255,7 @@ def _build_all(builder: Any, options: AppendOptions) -> list[Built]:
                 "files one after the other.",
             ) from None
     try:
-        return [built for each in builder.one_by_one() for built in _build(each, options.max_rejected)]
+        return [built for each in builder.builders_per_file() for built in _build(each, options.max_rejected)]
     except DuplicateKeyError as error:
         raise _without_option_of_build(error) from None
 

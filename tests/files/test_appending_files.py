@@ -300,7 +300,7 @@ def test_a_file_that_cannot_be_compared_counts_as_changed(tmp_path, monkeypatch)
     known = Inputs({"1.csv": (file.size, file.modified)}, checksums={"1.csv": checksum(file)})
     for changed in ([], ["1.csv"]):
         new = Csv(pattern=f"{tmp_path}/*.csv", key="id")
-        assert new.only_new(known, take_changed=False, compare_checksums=True) == changed
+        assert new.prepare_append(known, take_changed=False, compare_checksums=True) == changed
         monkeypatch.setattr("beam_datasets.files.inputs.checksum", lambda _: "")
 
 

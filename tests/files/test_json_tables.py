@@ -129,7 +129,7 @@ def test_an_example_is_appended_alone(tmp_path, row):
     directory = builder.build(num_workers=1)
     (tmp_path / "2.json").write_text(json.dumps(row))
     inputs, features = read_inputs(directory), bd.builder_from_directory(directory).info.features
-    builder.only_new(inputs, take_changed=False, features=features, splits=["train"])
+    builder.prepare_append(inputs, take_changed=False, features=features, splits=["train"])
     assert builder.info.features == features
 
 
