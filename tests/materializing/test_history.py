@@ -213,7 +213,7 @@ def test_contents_name_what_a_version_was_materialized_of(tmp_path, capsys):
     bd.materialize("ds:1.0.0", data_dir=tmp_path, to="both", split={"train": "train+day_1:train"})
     assert main(["list", "--versions", f"--data_dir={tmp_path}"]) == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("both:1.0.0")]
-    assert line.endswith("train 2; train = train+day_1:1.0.0:train; of ds:1.0.0 and day_1:1.0.0")
+    assert line.endswith("train 2; train = train+day_1:1.0.0:train; source: ds:1.0.0 and day_1:1.0.0")
 
 
 def test_the_commands(tmp_path, capsys):
