@@ -3,9 +3,10 @@
 TensorFlow Datasets, Hugging Face datasets, PyTorch, tf.data, MosaicML Streaming, WebDataset, SeqIO, Grain, LitData and
 pandas. Only names that do not exist here are in the tables. The text of a row completes "Use ...".
 
-A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
-` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
-name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are the caller's names of the object,
+A key is a name, with the parameters of the foreign function if the text uses them. Several names are separated by
+` | `; the parameters of each stand for those of the first, in their order: in `select(column) | pick(name)` the
+`name` of `pick` is the `{column}` of the text. `{column}` is the argument as the caller wrote it, otherwise its name, or
+its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are the caller's names of the object,
 `{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument, `{first}` is the first positional one.
 Of keywords such as `x=f`, `{keyword_items}` is `'x': f(e['x'])`, and `{keyword_names}` is `{f: 'x'}`. A default such as
 `{p:20%}` shows a number such as 0.1 as 10%.

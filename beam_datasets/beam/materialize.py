@@ -132,7 +132,7 @@ class Materialize(beam.PTransform):
         engine = engines.engine_at_start(begin, self, self._options.shared_disk)
         publication = _announce(self._job, engine, self._options, is_reserved=False)
         reserve(begin.pipeline, publication)
-        return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._options))
+        return _build_flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._options))
 
 
 def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
@@ -153,7 +153,7 @@ def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] |
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
-        _flow(pipeline, job, publication, engine.transport(publication.spill_dir, options, tells_facts=True))
+        _build_flow(pipeline, job, publication, engine.transport(publication.spill_dir, options, tells_facts=True))
 
     run_publishing(engine, publication, build, progress)
     return publication.target
@@ -177,8 +177,8 @@ def _announce(job: Job, engine: engines.Engine, options: EngineOptions, *, is_re
     return publication
 
 
-def _flow(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
-    """Reads, plans, copies or shuffles, and publishes.
+def _build_flow(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
+    """Builds the flow that reads, plans, copies or shuffles, and publishes; returns the published version.
 
     Args:
         begin: the pipeline.

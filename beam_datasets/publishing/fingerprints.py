@@ -73,13 +73,13 @@ def fingerprint(builder: Any) -> dict[str, str]:
             facts[f"code of {module}"] = digest
     for name, value in vars(builder).items():
         if name not in excluded_names:
-            text = _digest(_describe_contents(value).encode()) if is_secret(name) else _describe_value(value)
+            text = _digest(_describe_contents(value).encode()) if may_name_secret(name) else _describe_value(value)
             facts[f"argument {name.lstrip('_')}"] = text
     return facts
 
 
-def is_secret(name: str) -> bool:
-    """Returns whether a name may be that of a credential: it contains a word such as "token", as "tokenizer" does."""
+def may_name_secret(name: str) -> bool:
+    """Returns whether a name contains a word for credentials such as "token"; also True for "tokenizer"."""
     return any(word in name.lower() for word in _SECRETS)
 
 
@@ -101,8 +101,8 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
 def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values.
 
-    A text of more than `_MAX_TEXT` characters is truncated. Passwords in URLs, and values that `is_secret` by their
-    name, are removed. In both cases the text ends with the digest of the whole text.
+    A text of more than `_MAX_TEXT` characters is truncated. Passwords in URLs, and values with names of secrets,
+    are removed. In both cases the text ends with the digest of the whole text.
 
     >>> _describe_value({"a": [1, "x"], "b": {2, 1}})
     "{'a': [1, 'x'], 'b': {1, 2}}"
@@ -128,7 +128,7 @@ def _describe_contents(value: Any, name: Any = None, *, with_secrets: bool = Tru
             None if it has none.
         with_secrets: whether values whose names are those of credentials are described, in place of "***".
     """
-    if not with_secrets and isinstance(name, str) and is_secret(name):
+    if not with_secrets and isinstance(name, str) and may_name_secret(name):
         return "***"
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)

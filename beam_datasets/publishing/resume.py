@@ -20,7 +20,7 @@ from beam_datasets import storage
 from beam_datasets.errors import ResumeError, StorageError
 from beam_datasets.passwords import without_passwords
 from beam_datasets.publishing import runs
-from beam_datasets.publishing.fingerprints import is_secret
+from beam_datasets.publishing.fingerprints import may_name_secret
 from beam_datasets.publishing.owners import Owner
 from beam_datasets.publishing.runs import SPILL_SUFFIX, has_units
 
@@ -171,4 +171,4 @@ def command_to_resume() -> str | None:
     if program is None:
         return None
     text = f"{program} {shlex.join([*sys.argv[1:], *([] if '--resume' in sys.argv else ['--resume'])])}"
-    return None if is_secret(text) or without_passwords(text) != text else text
+    return None if may_name_secret(text) or without_passwords(text) != text else text
