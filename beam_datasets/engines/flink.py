@@ -442,7 +442,7 @@ def await_slots(cluster: FlinkCluster, options: PipelineOptions) -> None:
     ):
         if time.monotonic() - said_at >= SAY_SECONDS:
             said_at = time.monotonic()
-            print(f"FlinkRunner: waiting for {num_needed} slots of {cluster.url}, {free} are free", file=sys.stderr)
+            print(f"FlinkRunner: waiting for {num_needed} free slots of {cluster.url}, free: {free}", file=sys.stderr)
         time.sleep(SLOTS_SECONDS)
 
 

@@ -536,7 +536,7 @@ def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any
     given = options(manager.address, "--parallelism=4")
     flink.await_slots(flink.FlinkCluster(f"http://{manager.address}"), given)
     assert len(waits) == 4
-    assert capsys.readouterr().err == f"FlinkRunner: waiting for 4 slots of http://{manager.address}, 1 are free\n"
+    assert capsys.readouterr().err == f"FlinkRunner: waiting for 4 free slots of http://{manager.address}, free: 1\n"
 
 
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
