@@ -530,10 +530,10 @@ def _insert_in_code(fragment: str, fields: _Fields) -> str:
         if name is None:
             continue
         text = format(fields[name], (default or "").format_map(fields))
-        if code.endswith("[") and isinstance(_expression(text), ast.Lambda):  # a function is no index
-            text = name
         if code.endswith("e[") and after.startswith("]") and (value := _value_of(text)):
             code, closing = code.removesuffix("e[") + value, "]"
+        elif code.endswith("[") and isinstance(_expression(text), ast.Lambda):  # a function is no index
+            code += name
         else:
             is_argument = _BEFORE_ARGUMENT.search(code) and _AFTER_ARGUMENT.match(after)
             code += text if is_argument else _parenthesized(text)

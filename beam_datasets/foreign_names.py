@@ -1004,7 +1004,9 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 """The tables, by what the object is called in a text."""
 
-NAMES_THAT_MEAN_SOMETHING_IF_FALSE = frozenset(("decode", "text", "stop_on_empty_dataset", "compression", "compress"))
+NAMES_THAT_MEAN_SOMETHING_IF_FALSE = frozenset(
+    ("decode", "text", "partial", "stop_on_empty_dataset", "compression", "compress")
+)
 """Foreign arguments whose value False, or None, needs other code; elsewhere such an argument can be left out."""
 
 _ORDERED = "nothing: the order is always the same"
