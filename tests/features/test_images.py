@@ -464,3 +464,30 @@ def test_errors_about_a_file_name_it(tmp_path, check, problem):
         assert caught.value.feature == "photo"
     with pytest.raises(FeatureValueError, match=r"^photo: (a damaged image: )?PNG: "):
         pack(path.read_bytes())
+
+
+def test_sequences_of_images_of_any_sizes_are_lists_and_are_padded(tmp_path):
+    """Also where the sizes of one example agree, so that the type does not depend on the values."""
+
+    class Albums(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            features = F.FeaturesDict({"n": np.int64, "pictures": F.Sequence(F.Image(shape=(None, None, 3)))})
+            return bd.DatasetInfo(builder=self, features=features)
+
+        def _split_generators(self):
+            return {"train": ((n, {"n": n, "pictures": album}) for n, album in enumerate(albums))}
+
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    albums = [[pixels[:h, :w] for h, w in sizes] for sizes in [[(4, 4), (4, 4)], [(3, 6), (4, 4)], [], [(2, 2)]]]
+    dataset = bd.builder_from_directory(Albums(data_dir=tmp_path).build(num_workers=1)).as_dataset("train")
+    for row in dataset:
+        assert isinstance(row["pictures"], list)
+        assert all(map(np.array_equal, row["pictures"], albums[row["n"]]))
+    batch = next(iter(dataset.padded_batch(4)))
+    expected = np.zeros((4, 2, 4, 6, 3), np.uint8)
+    for place, n in enumerate(batch["n"]):
+        for index, picture in enumerate(albums[n]):
+            expected[place, index, : len(picture), : picture.shape[1]] = picture
+    assert np.array_equal(batch["pictures"], expected)

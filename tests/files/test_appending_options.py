@@ -9,6 +9,7 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Csv
+from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.text_lines import TextLines
 from beam_datasets.metadata.inputs import DEFAULT_OPTIONS, Inputs
@@ -310,3 +311,23 @@ def test_files_that_are_left_out_are_named_once(tmp_path, caplog):
     append_quietly(Csv(name="ds", pattern=f"{tmp_path}/in", data_dir=tmp_path), tmp_path)
     [text] = [text for text in caplog.messages if "left out, because" in text]
     assert text.endswith("names that begin with . or _ are hidden: " + f"{tmp_path}/in/_log.csv")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_few_images_of_a_folder_are_appended(tmp_path, is_same):
+    """So few that the append needs no Beam."""
+    folders = tmp_path / "in", tmp_path / ("in" if is_same else "more")
+    for number, (folder, color) in enumerate(zip(folders, ("red", "blue")), 1):
+        for label in ("cat", "dog"):
+            (folder / label).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4), color).save(folder / label / f"{number}.png")
+        builder = ImageFolder(name="ds", root=str(folder), data_dir=tmp_path)
+        if number == 1:
+            builder.build(num_workers=1)
+        else:
+            directory, _ = append_quietly(builder, tmp_path, on_duplicate="skip_identical")
+    rows = bd.builder_from_directory(directory).as_dataset("train")
+    names = {row["image/filename"]: (row["label"], row["image"][0, 0].tolist()) for row in rows}
+    red, blue = [255, 0, 0], [0, 0, 255]
+    expected = {b"cat/1.png": (0, red), b"dog/1.png": (1, red), b"cat/2.png": (0, blue), b"dog/2.png": (1, blue)}
+    assert names == expected
