@@ -106,7 +106,7 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
             DownloadError,
             path=str(path),
             expected="1,048,576 bytes",
-            advice=["iter_archive()", f"{VARIABLE}={4 << 20} "],
+            advice=[f"{VARIABLE}={4 << 20} ", "iter_archive()"],
         ):
             extract(path, method, tmp_path / "target")
         assert not (tmp_path / "target").exists()
@@ -115,27 +115,51 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
         monkeypatch.delenv(VARIABLE)
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_members_after_a_link_are_read(tmp_path: Path, kind: bytes, suffix: str, place: int) -> None:
+    """To open a link, `tarfile` reads the headers of the whole archive."""
+    files = {"a": b"1", "b": b"22", "c/d": bytes(3000)}
+    path = tmp_path / f"x{suffix}"
+    with tarfile.open(path, f"w:{'gz' if suffix.endswith('gz') else ''}") as tar:
+        for number, (name, content) in enumerate(files.items(), 1):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+            if number == place:
+                link = tarfile.TarInfo("link")
+                link.type, link.linkname = kind, "a"
+                tar.addfile(link)
+    expected = [*files.items()]
+    expected.insert(place, ("link", b"1"))
+    for method in (None, ExtractMethod.TAR_STREAM):
+        assert [(name, file.read()) for name, file in iter_archive(path, method)] == expected
+
+
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
-@pytest.mark.parametrize("num_before", [0, 1])
+@pytest.mark.parametrize("before", ["", "a", "a link"])
 def test_a_header_of_a_tar_archive_is_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, num_before: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, before: str
 ) -> None:
     """`tarfile` reads it at once; a member of the same size is read."""
     monkeypatch.setattr("beam_datasets.limits.MAX_HEADER", 4096)
-    header, member = tarfile.TarInfo("header"), tarfile.TarInfo("a")
+    header, member, link = (tarfile.TarInfo(name) for name in ("header", "a", "link"))
     header.type, header.size, member.size = kind, 5000, 6000
+    link.type, link.linkname = tarfile.SYMTYPE, "a"
     one = member.tobuf() + bytes(6144)
+    first = {"": b"", "a": one, "a link": one + link.tobuf()}[before]
     if kind in (tarfile.XHDTYPE, tarfile.XGLTYPE):
         content = b"5000 comment=" + b"x" * 4986 + b"\n"
     else:
         content = b"x" * 4999 + b"\0"
     path = tmp_path / "x.tar.gz"
-    path.write_bytes(gzip.compress(one * num_before + header.tobuf() + content + bytes(120) + one + bytes(1024)))
+    path.write_bytes(gzip.compress(first + header.tobuf() + content + bytes(120) + one + bytes(1024)))
     seen = []
     with raises_with(DownloadError, path=str(path), got="5,120", advice=[f"{VARIABLE}=5120 "]):
         seen.extend(file.read() for _, file in iter_archive(path))
     monkeypatch.setenv(VARIABLE, "5120")
-    assert [file.read() for _, file in iter_archive(path)] == [bytes(6000)] * (num_before + 1)
+    assert [file.read() for _, file in iter_archive(path)] == [bytes(6000)] * (len(before.split()) + 1)
 
 
 def test_devices_and_pipes_are_left_out(tmp_path: Path, caplog: Any) -> None:

@@ -116,8 +116,8 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                             f"the archive unpacks to more than {limit:,} bytes",
                             path=str(path),
                             expected=f"{limit:,} bytes",
-                            advice=f"If it is an archive of files, read it by iter_archive(). "
-                            f"{limits.advice_to_raise(4 * limit)}.",
+                            advice=f"{limits.advice_to_raise(4 * limit)}. iter_archive() reads the files of an archive "
+                            "without unpacking it.",
                         )
                     sink.write(piece)
 
@@ -284,11 +284,13 @@ def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
     with open_compressed(path, "rb") as content:
         limited: Any = _LimitedHeaders(path, content)
         with tarfile.open(fileobj=limited, mode="r:") as archive:
-            while (member := limited.next_member(archive)) is not None:
+            members = iter(archive)  # not archive.next(), which has no more members after a link was opened
+            while (member := limited.read_headers(next, members, None)) is not None:
                 if member.isdev():
                     _LOGGER.warning("%s: the device or pipe %r is left out", path, member.name)
                 elif not member.isdir():
-                    yield member.name, not member.isfile(), functools.partial(archive.extractfile, member)
+                    opener = functools.partial(limited.read_headers, archive.extractfile, member)
+                    yield member.name, not member.isfile(), opener
             _check_end_of_tar(archive, content)
 
 
@@ -304,12 +306,13 @@ class _LimitedHeaders:
         self._path, self._content = path, content
         self._is_in_header = True  # also while the archive is opened
 
-    def next_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo | None:
-        """Returns the next member of the archive that reads this content; None at its end."""
+    def read_headers(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns the result of a function of `tarfile` that reads headers alone; one may look for a link's target."""
         self._is_in_header = True
-        member = archive.next()
-        self._is_in_header = False
-        return member
+        try:
+            return function(*arguments)
+        finally:
+            self._is_in_header = False
 
     def read(self, size: int = -1) -> bytes:
         """Returns the next bytes of the content.
