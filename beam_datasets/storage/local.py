@@ -556,6 +556,7 @@ def _reason(error: OSError, path: str, outcome: str) -> str:
     template = _REASONS.get(error.errno or 0, "{}")
     if error.errno == errno.ENOSPC and _lacks_only_inodes(path):
         template = _NO_MORE_FILES
+    reason = template.format(error.strerror or str(error), outcome)
     if error.errno == errno.ENOTDIR:
-        template += "".join(f"; {parent} is a file" for parent in PurePath(path).parents if os.path.isfile(parent))
-    return template.format(error.strerror or str(error), outcome)
+        reason += "".join(f"; {parent} is a file" for parent in PurePath(path).parents if os.path.isfile(parent))
+    return reason

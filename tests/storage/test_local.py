@@ -227,10 +227,12 @@ def test_a_directory_is_made_below_one_that_somebody_removes_while_it_is_empty(t
 
 
 def test_the_directory_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").touch()
+    for name in ("file", "a{x}b{}"):
+        (tmp_path / name).touch()
     for path, named, why in (
         (tmp_path / "file", tmp_path / "file", "it is a file"),
         (tmp_path / "file/x/y", tmp_path / "file/x", f"Not a directory; {tmp_path / 'file'} is a file"),
+        (tmp_path / "a{x}b{}/x", tmp_path / "a{x}b{}/x", f"Not a directory; {tmp_path / 'a{x}b{}'} is a file"),
         ("/proc/none/x/y", "/proc/none", "the file or directory does not exist"),
     ):
         with raises_with(StorageError, path=str(named)) as error:
