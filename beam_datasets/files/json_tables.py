@@ -51,8 +51,16 @@ def resembles_table(row: Mapping[str, Any]) -> bool:
 
 
 def has_numbered_rows(row: Mapping[str, Any]) -> bool:
-    """Returns whether `table_problem` takes an object for a table because the names of its rows are integers."""
-    return _orient(row) in ("columns", "index")
+    """Returns whether the rows of what `table_problem` takes for a table have integers as names, but not 0 to n - 1.
+
+    Tables of as many rows have these by default, so that they are no sign of an example.
+
+    >>> has_numbered_rows({"a": {"3": 1}, "b": {"3": 2}}), has_numbered_rows({"a": {"0": 1}, "b": {"0": 2}})
+    (True, False)
+    """
+    orient = _orient(row)
+    names = list(row) if orient == "index" else _common_names(list(row.values()))
+    return orient in ("columns", "index") and names is not None and not _are_default_index(names)
 
 
 def nested_names(row: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -82,13 +90,18 @@ def _orient(row: Mapping[str, Any]) -> str:
             return "split" if is_split else ""
     names = _common_names(list(row.values()))
     if names and _are_integers(names):
-        return "columns" if len(row) > 1 or names == [str(number) for number in range(len(names))] else ""
+        return "columns" if len(row) > 1 or _are_default_index(names) else ""
     return "index" if names and _are_integers(row) else ""
 
 
 def _are_integers(names: Iterable[str]) -> bool:
     """Returns whether all names are integers in decimal."""
     return all(map(_INTEGER.fullmatch, names))
+
+
+def _are_default_index(names: list[str]) -> bool:
+    """Returns whether the names are 0 to n - 1, which is the index of a table of pandas by default."""
+    return names == [str(number) for number in range(len(names))]
 
 
 def _common_names(values: list[Any]) -> list[str] | None:

@@ -97,8 +97,8 @@ class Jsonl(RowsBuilder):
     def _rows_without_tables(self, piece: Piece) -> Iterator[Row]:
         """Yields the rows of a file; warns if the only row may be a table.
 
-        A row is not a table if a type is given or published for a field of it. If only the names of its rows are those
-        of a table, it is not one if the first objects of all files have the same names, as examples do.
+        A row is not a table if a type is given or published for a field of it. If the names of its rows are integers
+        other than 0 to n - 1, it is not one if the first objects of all files have the same names, as examples do.
 
         Raises:
             InputError: the only row is a table.
