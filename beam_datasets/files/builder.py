@@ -44,7 +44,6 @@ from beam_datasets.files.fields import (
     check_spec,
     has_files,
     lossless_type,
-    nested_paths,
     override,
     parse_field,
     paths_of,
@@ -83,6 +82,7 @@ from beam_datasets.files.numerals import PYTHON
 from beam_datasets.files.partitions import PartitionColumns, with_first_partition
 from beam_datasets.files.published import (
     newly_missing_problem,
+    published_drops,
     published_fields,
     recorded_types,
     with_all_published,
@@ -706,8 +706,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 expected=f"a column of the files to split by ({', '.join(map(repr, paths))})",
                 got=f"{column!r}.{did_you_mean(column, paths)}",
             )
-        known_paths = {path for name, field in inferred.items() for path in nested_paths(field, name)}
-        self._specs = {n: spec for n, spec in self._published_specs.items() if n in known_paths} | self._specs
+        self._specs = published_drops(self._published_specs, self._specs, inferred) | self._specs
         fields = override(self._as_published(inferred), self._specs, may_add=self._may_add)
         if self._may_add:
             self._check_names_that_no_row_has(inferred)

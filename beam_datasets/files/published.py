@@ -8,7 +8,16 @@ from dataclasses import replace
 from beam_datasets import features
 from beam_datasets.features import FeatureConnector
 from beam_datasets.features.trees import find_difference
-from beam_datasets.files.fields import UNKNOWN, Field, SoundType, as_exact, as_optional, parse_field, to_feature
+from beam_datasets.files.fields import (
+    UNKNOWN,
+    Field,
+    SoundType,
+    as_exact,
+    as_optional,
+    nested_paths,
+    parse_field,
+    to_feature,
+)
 from beam_datasets.files.infer import Guess
 
 _MISSING_OTHERWISE = ("class", "list", "image", "audio", "object", UNKNOWN)
@@ -48,6 +57,27 @@ def published_fields(columns: Mapping[str, str], tree: FeatureConnector | None) 
         elif spec != "drop":
             fields[name] = parse_field(spec)
     return fields
+
+
+def published_drops(
+    published: Mapping[str, str], specs: Mapping[str, str], fields: Mapping[str, Field]
+) -> dict[str, str]:
+    """Returns the published descriptions of columns and fields to leave out, of those that the files have.
+
+    A description is left out if the type of a field inside it is given.
+
+    Args:
+        published: name -> "drop".
+        specs: the given types, as `features` of a builder takes them.
+        fields: the fields of the files.
+
+    >>> published, fields = dict.fromkeys(["a", "b", "c"], "drop"), {"a": Field("int8"), "b": Field("object")}
+    >>> published_drops(published, {"b/x": "int8"}, fields)
+    {'a': 'drop'}
+    """
+    known_paths = {path for name, field in fields.items() for path in nested_paths(field, name)}
+    is_given = {name for name in published if any(path.startswith(f"{name}/") for path in specs)}
+    return {name: spec for name, spec in published.items() if name in known_paths - is_given}
 
 
 def without_given_types(published: Mapping[str, Field], specs: Mapping[str, str]) -> dict[str, Field]:

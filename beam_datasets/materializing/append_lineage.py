@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from beam_datasets.features.trees import iter_nested_features
 from beam_datasets.materializing.merging import Counts
 from beam_datasets.materializing.selection import Built, SelectedSplit, fully_read_datasets
 from beam_datasets.materializing.source_versions import described
@@ -73,7 +74,13 @@ def join_inputs(
     ]
     if deleted := [key for key, was_published in deletions if was_published is not None]:
         fully_read.append(Inputs(selected_by=(DELETE,), deleted=deleted_hashes(deleted)))
-    types = {name: spec for each in known_inputs for name, spec in each.columns.items()}
+    stored = {name for name, *_ in iter_nested_features(features)}
+    types = {
+        name: spec
+        for each in known_inputs
+        for name, spec in each.columns.items()
+        if spec != "drop" or name not in stored  # another dataset has it, so later appends read it
+    }
     lacking = {
         name
         for name in types

@@ -308,3 +308,47 @@ def test_what_a_build_leaves_out_stays_out(tmp_path, path, value):
     wider = rows_of(bd.append("ds", again, data_dir=tmp_path, union_features=True))
     values = [row[path] if path == "x" else row["o"]["y"] for row in wider]
     assert sorted(values, key=str) == [5, None, None, None]
+
+
+@pytest.mark.parametrize("path", ["x", *(pytest.param(path, marks=pytest.mark.slow) for path in ("o/y", "o", "l"))])
+def test_a_column_that_one_append_left_out_is_read_by_the_next(tmp_path, path):
+    """Its values were lost in all later appends, as the version was recorded to leave it out."""
+
+    def append(number, **options):
+        row = {"id": number, "x": number, "o": {"y": number, "z": number}, "l": [{"y": number, "z": number}]}
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(row))
+        files = Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path, **options)
+        return files.build(num_workers=1) if number == 1 else bd.append("ds", files, data_dir=tmp_path, **union)
+
+    union = {"union_features": True}
+    for number, features in [(1, {}), (2, {path: "drop"}), (3, {})]:
+        append(number, features=features)
+    union = {}
+    rows = {int(row["id"]): row for row in rows_of(append(4))}
+    outer = path.partition("/")[0]
+
+    def value_of(row):
+        value = row[outer]["y"] if isinstance(row[outer], dict) else row[outer]
+        return np.ravel(value).tolist()
+
+    assert {number: value_of(rows[number]) for number in (1, 3, 4)} == {1: [1], 3: [3], 4: [4]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", [{"a": 2, "b": 3}, [{"a": 2, "b": 3}]], ids=["object", "list"])
+def test_a_type_inside_an_object_that_a_build_left_out_reads_the_object(tmp_path, value):
+    """It made a column `o/a` without values."""
+
+    def append(number, **options):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps({"id": number, "o": value}))
+        files = Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path, **options)
+        if number == 1:
+            return files.build(num_workers=1)
+        return bd.append("ds", files, data_dir=tmp_path, union_features=True)
+
+    append(1, features={"o": "drop"})
+    append(2, features={"o/a": "int32"})
+    rows = {int(row["id"]): row for row in rows_of(append(3))}
+    assert {name for row in rows.values() for name in row} == {"id", "o"}
+    for number in (2, 3):
+        assert {name: np.ravel(inner).tolist() for name, inner in rows[number]["o"].items()} == {"a": [2], "b": [3]}
