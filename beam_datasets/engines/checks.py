@@ -48,6 +48,8 @@ VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_
 CLUSTER = "beam_datasets.cluster"
 """Name of another parameter: the URL of the Flink cluster's REST interface."""
 VERSIONS_DIFFER = "versions differ"
+# The first bytes of a client of HTTP/2, and its empty settings, which a server of gRPC answers with its own.
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
 # Servers of gRPC in Python and Java, in Go, and what a client says of one that speaks HTTP/1.1.
 _OTHER_SERVICE = re.compile("Method not found|unknown service|Failed parsing HTTP/2")
 _RUNTIME = re.compile(r"Runtime environment: \S*python(\d+\.\d+)_sdk:(\d[\w.]*\w)")  # in an error of Beam's worker
@@ -505,3 +507,27 @@ def split_address(endpoint: str) -> tuple[str, int]:
     """Returns (host, port) of an endpoint: ("::1", 80) for "[::1]:80"; the port is 0 if it is not a number."""
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port) if port.isdigit() else 0
+
+
+def connect_to_grpc(address: str, seconds: float) -> socket.socket:
+    """Returns a connection to a server of gRPC that has answered.
+
+    A forwarder, such as `ssh -L`, accepts connections to a server that does not run, and closes them.
+
+    Args:
+        address: address `host:port` of the server.
+        seconds: time limit for each of connecting and answering.
+
+    Raises:
+        ConnectionError: the connection was refused, or closed without an answer.
+        OSError: no connection or no answer within the time limit.
+    """
+    connection = socket.create_connection(split_address(address), seconds)
+    try:
+        connection.sendall(_HTTP2_PREFACE)
+        if not connection.recv(1):
+            raise ConnectionAbortedError(f"{address}: expected an answer of gRPC, got the end of the connection")
+    except OSError:
+        connection.close()
+        raise
+    return connection

@@ -18,7 +18,7 @@ from itertools import chain, repeat
 
 from beam_datasets import storage
 from beam_datasets.display import progress
-from beam_datasets.engines.checks import EngineError, split_address
+from beam_datasets.engines.checks import EngineError, connect_to_grpc
 from beam_datasets.engines.flink import Failure, JobStatus
 from beam_datasets.errors import StorageError
 from beam_datasets.publishing.progress import PROGRESS_FILE, Progress, measure
@@ -30,7 +30,7 @@ PAUSE_SECONDS = 5.0  # between two lines about changes of stages
 LINE_SECONDS = 30.0  # between two lines if nothing changes
 START_SECONDS = 60.0  # in which a worker has started and written its first progress, unless its source is slow
 _READ_SIZE = 1 << 12
-POOL_SECONDS = 1.0  # for a worker pool on this machine to accept a connection
+POOL_SECONDS = 1.0  # for a worker pool on this machine to accept a connection, and to answer
 _MEASURED = ("examples_encoded", "bytes_encoded", "shards_written", "bytes_written", "units_finished")
 LOST_JOB_MANAGER = "the JobManager was lost, and another one runs the whole job again"
 
@@ -134,8 +134,8 @@ class Follower:
             return
         last_connection, was_lost = self._pool_connection, self._is_pool_lost
         try:
-            self._pool_connection = socket.create_connection(split_address(self.pool), POOL_SECONDS)
-        except ConnectionRefusedError:
+            self._pool_connection = connect_to_grpc(self.pool, POOL_SECONDS)
+        except ConnectionError:
             self._pool_connection = None
         except OSError:  # the pool or the machine is busy
             return

@@ -20,14 +20,14 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.engines.checks import split_address
+from beam_datasets.engines.checks import connect_to_grpc
 from beam_datasets.engines.failures import DIED, ENDED_EARLY
 
 HOST = "127.0.0.1"
 DATA_URNS = frozenset({"beam:runner:source:v1", "beam:runner:sink:v1"})
 """URNs of the transforms by which a stage exchanges elements with the runner."""
-CONNECT_SECONDS = 60  # for the runner to accept the connection
-ATTEMPT_SECONDS = 2.0  # for one attempt to connect to the runner
+CONNECT_SECONDS = 60  # for the runner to answer
+ATTEMPT_SECONDS = 2.0  # for one attempt to connect to the runner, and for its answer
 RETRY_SECONDS = 0.1  # between two attempts
 CAUSE_SECONDS = 1.0  # between the end of a worker's connection and that of its process
 STOP_SECONDS = 5.0  # for the worker to see that the runner has ended the connection
@@ -98,14 +98,14 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
             yield request
 
     def _wait_for_runner(self, context: Any) -> None:
-        """Waits until the runner accepts connections, or the worker or this relay has ended; aborts after a while.
+        """Waits until the runner answers, or the worker or this relay has ended; aborts after a while.
 
         `grpc.channel_ready_future` would wait as well, but its thread fails if the channel is closed meanwhile.
         """
         deadline = time.monotonic() + CONNECT_SECONDS
         while not self._is_gone.is_set():
             try:
-                socket.create_connection(split_address(self._runner_url), ATTEMPT_SECONDS).close()
+                connect_to_grpc(self._runner_url, ATTEMPT_SECONDS).close()
                 return
             except OSError:
                 if time.monotonic() >= deadline:

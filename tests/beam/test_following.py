@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +111,30 @@ def test_a_job_without_any_progress_names_the_output_of_the_worker_pool(job: Job
 
 
 def test_the_worker_pool_ends(job: Job) -> None:
-    """Also one that listens again at the next look, as if it had never ended."""
+    """Also one that listens again at the next look, as if it had never ended; or behind a forwarder that goes on."""
 
-    def pool() -> socket.socket:
+    def listen(answer: bytes) -> socket.socket:
         server = socket.create_server(("127.0.0.1", port))
-        connections.append(server)
+        threading.Thread(target=accept, args=(server, answer), daemon=True).start()
         return server
 
-    def end(server: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):
-            server.setblocking(False)
+    def accept(server: socket.socket, answer: bytes) -> None:
+        with contextlib.suppress(OSError):
             while True:
-                connections.append(server.accept()[0])
-                connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection, _ = server.accept()
+                connections.append(connection)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if answer:
+                    connection.sendall(answer)
+                else:
+                    connection.close()
+
+    def pool() -> socket.socket:
+        return listen(b"settings")
+
+    def end(server: socket.socket) -> None:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
         while connections:
             connections.pop().close()
 
@@ -145,6 +157,15 @@ def test_the_worker_pool_ends(job: Job) -> None:
     assert job.look(1) == ""
     end(third)
     assert job.look(1) == lost
+    forwarder = listen(b"")  # to the pool that has ended
+    assert job.look(1) == job.look(1) == ""
+    end(forwarder)
+    fourth = pool()
+    assert job.look(1).startswith(again)
+    end(fourth)
+    listen(b"")
+    assert job.look(1) == lost
+    assert job.look(1) == ""
 
 
 def test_a_restart_has_a_reason(job: Job) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +16,16 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, b
 
 from beam_datasets.engines import worker_relay
 from beam_datasets.engines.worker_relay import WorkerRelay, data_endpoints
+from tests.servers import free_port
 
 SECONDS = 30
 
 
 class Runner(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_grpc.BeamFnDataServicer):
     """A runner with one worker.
+
+    Args:
+        port: of its services; 0 for any free one.
 
     Attributes:
         server: its services.
@@ -33,11 +38,11 @@ class Runner(beam_fn_api_pb2_grpc.BeamFnControlServicer, beam_fn_api_pb2_grpc.Be
         has_data: set once there is a connection for elements.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.server = grpc.server(futures.ThreadPoolExecutor(8))
         beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, self.server)
         beam_fn_api_pb2_grpc.add_BeamFnDataServicer_to_server(self, self.server)
-        self.address = f"localhost:{self.server.add_insecure_port('localhost:0')}"
+        self.address = f"localhost:{self.server.add_insecure_port(f'localhost:{port}')}"
         self.server.start()
         self.instructions: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -262,6 +267,25 @@ def test_a_runner_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = relay.problem.result(SECONDS)
     assert problem == raised.value.details() == "worker 1-2: no runner answers at localhost:1"
     relay.close()
+
+
+def test_a_forwarder_that_accepts_connections_before_the_runner_listens() -> None:
+    """Such as `ssh -L`, or the proxy of a container's port: the relay waits for the runner, as Beam's worker does."""
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as forwarder:
+        relay = WorkerRelay(f"localhost:{port}", "1-2")
+        worker = Worker(relay)
+        for _ in range(3):
+            forwarder.accept()[0].close()
+        assert not relay.problem.done()
+    runner = Runner(port)
+    runner.send_stage("1")
+    worker.answer()
+    assert runner.error("1") == ""
+    runner.instructions.put(None)
+    assert list(worker.instructions) == []
+    relay.close()
+    runner.server.stop(None).wait()
 
 
 def test_a_worker_that_never_connects() -> None:
