@@ -48,14 +48,16 @@ def truncate(text: str, width: int) -> str:
 
 _PARAGRAPH = re.compile(r"(?:^\S.*\n?)+|^.*\n?", re.MULTILINE)  # lines without indentation, or one other line
 _HANGING = re.compile(r" +(?:\S+ )*?\S+ {2,}| *")  # an indented name and the gap before its description, or indentation
-_CODE = re.compile(r" *(?:\$|>>>) ")
+_CODE = re.compile(r" *(?:\$|>>>) |  beam-datasets (?!.* {2})")  # a gap separates a command from its description
+_MIN_COLUMNS = 20  # a terminal may report fewer, and COLUMNS may be any number
 
 
 def wrapped(text: str, width: int | None = None) -> str:
     r"""Returns a text with lines of at most `width` columns where words allow it; lines of code stay whole.
 
     Lines without indentation that follow each other are a paragraph. An indented line is continued below its first
-    word, or below the description that follows a gap of several spaces.
+    word, or below the description that follows a gap of several spaces. Code is a line that begins with `$` or `>>>`,
+    and an example of a command, `  beam-datasets ...`: it works if it is pasted.
 
     Args:
         text: lines of text.
@@ -66,11 +68,11 @@ def wrapped(text: str, width: int | None = None) -> str:
       build NAME   writes a
                    dataset
     """
-    columns = shutil.get_terminal_size().columns - 2 if width is None else width
+    columns = max(shutil.get_terminal_size().columns - 2, _MIN_COLUMNS) if width is None else width
     lines: list[str] = []
     for paragraph in _PARAGRAPH.findall(text):
         line = paragraph.rstrip("\n").replace("\n", " ")
-        hanging = " " * len(_HANGING.match(line)[0])  # type: ignore[index]  # it matches '', too
+        hanging = " " * min(len(_HANGING.match(line)[0]), columns * 2 // 3)  # type: ignore[index]  # it matches '', too
         is_whole = len(line) <= columns or _CODE.match(line)
         lines += [line] if is_whole else textwrap.wrap(line, columns, subsequent_indent=hanging, break_on_hyphens=False)
     return "\n".join(lines)

@@ -43,13 +43,39 @@ def test_the_help_of_plan_describes_plan(run):
         assert option in run("build", "--help")[1]
 
 
+def test_examples_of_commands_stay_whole(monkeypatch, run):
+    """A shell runs each line that is pasted as a command, so that options on a second line would be lost."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    examples = {command: lines for command in COMMANDS if (lines := _examples(run(command, "--help")[1]))}
+    assert {"append", "export", "materialize", "prune", "stats"} <= examples.keys()
+    for columns in ("80", "40", "1"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert {command: _examples(run(command, "--help")[1]) for command in examples} == examples
+
+
+@pytest.mark.parametrize("columns", [0, 1, 2, 3, 40])
+def test_help_in_a_narrow_terminal(monkeypatch, run, columns):
+    monkeypatch.setenv("COLUMNS", "1000")
+    words = set(run("--help")[1].split())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, output, _ = run("--help")
+    assert code == 0
+    if columns >= 40:  # in fewer, long words are broken
+        assert set(output.split()) == words
+
+
+def _examples(text):
+    return [line for line in text.splitlines() if line.startswith("  beam-datasets ")]
+
+
 @pytest.mark.parametrize("columns", [80, 100])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_fits_the_terminal(monkeypatch, run, command, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     code, output, _ = run(*command.split(), "--help")
     assert code == 0
-    lines = [line for line in output.splitlines() if not re.match(r" *(\$|>>>) ", line)]  # which are to be copied
+    copied = r" *(\$|>>>) |  beam-datasets (?!.* {2})"
+    lines = [line for line in output.splitlines() if not re.match(copied, line)]
     assert [line for line in lines if len(line) > columns] == []
     whole = " ".join(output.split())
     assert all(" ".join(part.split()) in whole for part in DESCRIPTION.split("\n\n")[:2] if not command)
