@@ -532,13 +532,14 @@ def test_output_that_does_not_pass_through_python_names_job_and_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_pool, "work", write_and_end)
+    other_threads = set(threading.enumerate())
     pool = worker_pool.WorkerPool()
     request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", params={checks.JOB: "rows-1-0-0-a"})
     with caplog.at_level("INFO"):
         assert "exit code 3" in pool.StartWorker(request, Peer("ipv4:127.0.0.1:1")).error
-        [reader] = [thread for thread in threading.enumerate() if thread.name == "worker output"] or [None]
-        if reader is not None:
-            reader.join(WORKER_SECONDS)
+        for thread in set(threading.enumerate()) - other_threads:
+            thread.join(WORKER_SECONDS)
+            assert not thread.is_alive()
     lines = [record.message for record in caplog.records if record.message.startswith("[")]
     expected = ["printed", "of C \u00e4, and no text \\xff", "of a subprocess", "without an end"]
     assert lines == [f"[rows-1-0-0-a worker 1-1] {line}" for line in expected]

@@ -309,9 +309,12 @@ def test_no_thread_fails_if_relays_are_closed_at_once(monkeypatch: pytest.Monkey
     """Such as threads of gRPC that watch a channel which is closed."""
     errors: list[object] = []
     monkeypatch.setattr(threading, "excepthook", errors.append)
+    other_threads = set(threading.enumerate())
     for _ in range(200):
         WorkerRelay("localhost:1", "1-2").close()
-    time.sleep(0.5)  # for which such a thread waits at most
+    for thread in set(threading.enumerate()) - other_threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
     assert not errors
 
 
