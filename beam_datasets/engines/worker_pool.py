@@ -133,21 +133,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
             return beam_fn_api_pb2.StartWorkerResponse(error=problem)
         relay = WorkerRelay(request.control_endpoint.url, request.worker_id)
-        output, writing_end = self._context.Pipe(duplex=False)
-        worker = self._context.Process(
-            # Not a daemon, so that the author's code may start processes of its own.
-            target=work,
-            args=(relay.url, request.worker_id, request.logging_endpoint.url, dict(request.params), writing_end),
-            name=request.worker_id,
-            daemon=False,
-        )
         try:
-            worker.start()
-        except (OSError, EOFError) as error:  # the process that forks may have been killed
+            worker, output = self._start_process(request, relay.url)
+        except (OSError, EOFError) as error:  # too many open files, or the process that forks was killed
             relay.close()
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error!r}")
-        finally:
-            writing_end.close()  # the worker has it
         prefix = line_prefix(request.worker_id, request.params.get(JOB, ""))
         threading.Thread(target=_log_output, args=(output, prefix), name="worker output", daemon=True).start()
         key = context.peer(), request.worker_id  # two task managers may choose the same name
@@ -164,6 +154,25 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if problem := relay.problem.result():
             relay.close()
         return beam_fn_api_pb2.StartWorkerResponse(error=problem)
+
+    def _start_process(self, request: Any, control: str) -> tuple[ForkServerProcess, Connection]:
+        """Starts the process of a worker, and returns it and the end of a pipe from which to read its output.
+
+        Args:
+            request: the `StartWorkerRequest`.
+            control: address of the worker's relay.
+        """
+        output, writing_end = self._context.Pipe(duplex=False)
+        with writing_end:  # the worker has a duplicate of it
+            worker = self._context.Process(
+                # Not a daemon, so that the author's code may start processes of its own.
+                target=work,
+                args=(control, request.worker_id, request.logging_endpoint.url, dict(request.params), writing_end),
+                name=request.worker_id,
+                daemon=False,
+            )
+            worker.start()
+        return worker, output
 
     def _await_end(self, key: tuple[str, str], worker: ForkServerProcess, relay: WorkerRelay) -> None:
         """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.

@@ -1,6 +1,7 @@
 """The pool of workers as a runner asks it, and as a program."""
 
 import contextlib
+import errno
 import http.server
 import json
 import os
@@ -217,6 +218,26 @@ def test_a_worker_that_ends_before_it_connects_is_an_error() -> None:
             worker.kill()
             assert f"a worker process ended before it had connected: 1-{number} (pid " in answer.result().error
         await_workers(pool, 0)
+
+
+@pytest.mark.parametrize("function", ["Pipe", "Process"])
+def test_a_worker_that_cannot_be_started_leaves_no_relay(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """Such as in a process that has as many open files as it may."""
+
+    def fail(**_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    closed: list[worker_pool.WorkerRelay] = []
+    monkeypatch.setattr(worker_pool.WorkerRelay, "close", closed.append)
+    pool = worker_pool.WorkerPool()
+    monkeypatch.setattr(pool._context, function, fail)
+    request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
+    request.control_endpoint.url = "localhost:1"
+    problem = pool.StartWorker(request, Peer("ipv4:127.0.0.1:1")).error
+    assert problem == "worker 1-1 cannot be started: OSError(24, 'Too many open files')"
+    [relay] = closed
+    monkeypatch.undo()
+    relay.close()
 
 
 @pytest.mark.slow
