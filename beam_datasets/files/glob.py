@@ -71,7 +71,7 @@ def files_below(
     folder: str,
     pattern: str,
     hidden: tuple[str, ...] = (".", "_"),
-    check: Callable[[str, str], None] | None = None,
+    table_error: Callable[[str, str], InputError | None] | None = None,
 ) -> list[ListedFile]:
     """Returns the files below a folder that match a pattern, in no particular order.
 
@@ -82,11 +82,11 @@ def files_below(
         folder: absolute path or URL with its last separator; taken literally, without wildcards.
         pattern: pattern relative to the folder, with `/` as separator.
         hidden: first characters of the names that wildcards do not match.
-        check: function of `folder` and the relative path of each listed file or folder, which may raise an error; the
-            path of a folder ends with a slash.
+        table_error: function that returns an error for a file or folder of a table's log, with the path of the table;
+            see `table_formats.table_error`. None accepts files of tables.
 
     Raises:
-        InputError: a folder cannot be listed.
+        InputError: a folder cannot be listed, or a file that matches belongs to a table.
     """
     names = pattern.split("/")
     name_pattern = _Pattern(names, hidden)
@@ -96,15 +96,20 @@ def files_below(
         files = _files_on_disk(folder, None if "**" in names else len(names))
     matching: list[ListedFile] = []
     left_out: dict[str, list[str]] = {}  # reason -> paths
+    errors: dict[str, InputError] = {}  # folder of a table -> error
     for file in files:
         relative_path = file.path[len(folder) :].replace(os.sep, "/")
-        if check is not None:
-            check(folder, f"{relative_path}/" if file.special == _FOLDER else relative_path)
+        listed_path = f"{relative_path}/" if file.special == _FOLDER else relative_path
+        if table_error is not None and (error := table_error(folder, listed_path)):
+            errors[f"{error.path}/"] = error
         reason_left_out = name_pattern.reason_to_leave_out(file, relative_path)
         if reason_left_out is None:
             matching.append(file)
         elif reason_left_out:
             left_out.setdefault(reason_left_out, []).append(file.path)
+    for table, error in errors.items():
+        if any(file.path.startswith(table) for file in matching):
+            raise error
     for reason_left_out, paths in left_out.items():
         warn_of_left_out(f"{folder}{pattern}", reason_left_out, paths)
     return matching

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 from beam_datasets import limits, storage
 from beam_datasets.errors import InputError
 from beam_datasets.files.glob import BROKEN_LINK, ListedFile, files_below, fixed_folder, has_wildcards, list_file
-from beam_datasets.files.table_formats import check_not_in_log, check_not_in_table
+from beam_datasets.files.table_formats import check_not_in_table, table_error
 from beam_datasets.intake.contents import iconv_name
 from beam_datasets.intake.streams import check_line, codec_of, file_systems, open_text_bytes
 from beam_datasets.metadata.inputs import Inputs
@@ -126,13 +126,13 @@ def _files_of(pattern: str, hidden: tuple[str, ...], *, may_be_table: bool = Tru
             return _folder_of(pattern), [file]
     files: list[ListedFile] = []
     folder = fixed_folder(pattern)
-    check = None if may_be_table else check_not_in_log
+    error_of = None if may_be_table else table_error
     is_folder = pattern.endswith("/") or os.path.isdir(pattern)
     if not is_folder and not folder.endswith("://"):  # such as s3:// of s3://bucket
-        files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden, check)
+        files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden, error_of)
     if is_folder or (is_url and not files and not has_wildcards(pattern)):
         folder = pattern.rstrip("/") + "/"
-        files = files_below(folder, "**", hidden, check)
+        files = files_below(folder, "**", hidden, error_of)
     if not files:
         hint = ". Braces are not wildcards; these are *, ?, [...] and **" if _BRACES.search(pattern) else ""
         raise InputError(f"no file matches {pattern!r}{hint}")

@@ -5,8 +5,8 @@ Their folders keep files of rows that were changed or deleted, so that all files
 
 from __future__ import annotations
 
-import fnmatch
 import glob
+import re
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,34 +15,48 @@ from beam_datasets.files.glob import match_by_beam
 
 
 class _TableFormat(NamedTuple):
-    """A format of tables: its name, that of Spark, and the pattern of its log below the folder of the table."""
+    """A format of tables.
+
+    Attributes:
+        name: its name.
+        spark_name: its name in Spark.
+        log: pattern of the files of its log below the folder of the table.
+        log_names: regular expression of their names.
+    """
 
     name: str
     spark_name: str
     log: str
+    log_names: str = ".*"
 
 
 _FORMATS = (
     _TableFormat("a Delta Lake table", "delta", "_delta_log/*"),
     _TableFormat("a Hudi table", "hudi", ".hoodie/*"),
-    _TableFormat("an Iceberg table", "iceberg", "metadata/*.metadata.json*"),
+    _TableFormat(  # <number>-<uuid> in catalogs, v<number> without one; compressed with .gz before or after
+        "an Iceberg table",
+        "iceberg",
+        "metadata/*.metadata.json*",
+        r"(v\d+|\d{5,}-[\da-fA-F-]+)(\.gz)?\.metadata\.json(\.gz)?",
+    ),
 )
 
 
-def check_not_in_log(folder: str, path: str) -> None:
-    """Checks that a file or folder of a listing does not belong to the log of a table.
+def table_error(folder: str, path: str) -> InputError | None:
+    """Returns the error for a file or folder of a listing that belongs to the log of a table; None for others.
+
+    Its `path` is that of the table.
 
     Args:
         folder: the folder that was listed, with its last separator.
         path: path of the file relative to it; that of a folder ends with a slash.
-
-    Raises:
-        InputError: it belongs to one.
     """
     for table in _FORMATS:
-        if fnmatch.fnmatchcase(f"/{path}", f"*/{table.log}"):
-            name = table.log.partition("/")[0]
-            raise _error(table, folder + path[: f"/{path}".rindex(f"/{name}/")])
+        name = table.log.partition("/")[0]
+        parent, separator, log_path = f"/{path}".rpartition(f"/{name}/")
+        if separator and re.fullmatch(table.log_names, log_path):
+            return _error(table, folder + parent[1:])
+    return None
 
 
 def check_not_in_table(folder: str) -> None:
@@ -58,19 +72,21 @@ def check_not_in_table(folder: str) -> None:
     parent = folder.rstrip("/")
     while parent and len(parent) > root:
         for table in _FORMATS:
-            if _has_file(parent, table.log):
+            if _has_log(parent, table):
                 raise _error(table, parent)
         parent = parent[: parent.rfind("/")].rstrip("/")
 
 
-def _has_file(folder: str, pattern: str) -> bool:
-    """Returns whether a file in a folder matches a pattern; False if a store does not let the folder be listed."""
+def _has_log(folder: str, table: _TableFormat) -> bool:
+    """Returns whether a folder has the log of a table; False if a store does not let the folder be listed."""
+    paths: list[str] = []
     if "://" not in folder:
-        return bool(glob.glob(f"{glob.escape(folder)}/{pattern}"))
-    with suppress(Exception):  # credentials for the files may not allow to list the folders above them
-        [result] = match_by_beam(f"{folder}/{pattern}", limit=1)
-        return bool(result.metadata_list)
-    return False
+        paths = glob.glob(f"{glob.escape(folder)}/{table.log}")
+    else:
+        with suppress(Exception):  # credentials for the files may not allow to list the folders above them
+            [result] = match_by_beam(f"{folder}/{table.log}")
+            paths = [file.path for file in result.metadata_list]
+    return any(re.fullmatch(table.log_names, path[path.rfind("/") + 1 :]) for path in paths)
 
 
 def _error(table: _TableFormat, folder: str) -> InputError:

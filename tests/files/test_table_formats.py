@@ -53,12 +53,26 @@ def test_files_of_a_table_that_are_named_one_by_one(table):
 
 
 def test_folders_that_only_look_like_tables(tmp_path):
-    for log in ("_delta_logs/0.json", "delta_log/0.json", "metadata/a.json", "_delta_log.json"):
+    logs = "_delta_logs/0.json", "delta_log/0.json", "metadata/a.json", "_delta_log.json"
+    samples = "sample1", "a", "v", "v1-notes", "2024-01-01", "20240101-run", "train.v2"
+    for log in (*logs, *(f"metadata/{name}.metadata.json" for name in samples)):
         (tmp_path / log).parent.mkdir(exist_ok=True)
         (tmp_path / log).write_text("{}")
     (tmp_path / "sub/_delta_log").mkdir(parents=True)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
-    assert [row["x"] for row in publish("parquet", f"{tmp_path}/*.parquet").rows] == [1]
+    for pattern in ("*.parquet", "**/*.parquet"):
+        assert [row["x"] for row in publish("parquet", f"{tmp_path}/{pattern}").rows] == [1]
+
+
+def test_a_table_beside_the_files_that_match(table):
+    """Only files below the folder of the table are its own."""
+    path = table.parent / "sub/x.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"x": [1]}), path)
+    assert [row["x"] for row in publish("parquet", f"{table.parent}/**/x.parquet").rows] == [1]
+    pq.write_table(pa.table({"x": [2]}), table / "x.parquet")
+    with pytest.raises(InputError, match="table .*name each file"):
+        publish("parquet", f"{table.parent}/**/x.parquet")
 
 
 def test_other_formats_are_read_beside_the_log_of_a_table(tmp_path):
