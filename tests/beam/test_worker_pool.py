@@ -228,7 +228,7 @@ def test_a_worker_that_cannot_be_started_leaves_no_relay(monkeypatch: pytest.Mon
         raise OSError(errno.EMFILE, "Too many open files")
 
     closed: list[worker_pool.WorkerRelay] = []
-    monkeypatch.setattr(worker_pool.WorkerRelay, "close", closed.append)
+    monkeypatch.setattr(worker_pool.WorkerRelay, "close", lambda relay: closed.append(relay))
     pool = worker_pool.WorkerPool()
     monkeypatch.setattr(pool._context, function, fail)
     request = beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1")
