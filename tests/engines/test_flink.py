@@ -114,7 +114,7 @@ def test_units_are_read_once_if_the_job_is_started_again(
     run(*units, "--data_dir", str(tmp_path / "local"))
     data = tmp_path / "data"
     monkeypatch.setenv("UNITS_EXAMPLES", str(log))
-    monkeypatch.setenv("UNITS_DELAY", "0.3")
+    monkeypatch.setenv("UNITS_DELAY", "1.1")  # more than SLOW_UNIT_SECONDS: each finished unit is kept at once
     with own_pool(tmp_path) as pool:
         command = [*units, "--data_dir", str(data), *cluster.options(), *pool.options, "--resume"]
         process = start(*command)
