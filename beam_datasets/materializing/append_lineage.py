@@ -65,7 +65,7 @@ def join_inputs(
     known_inputs = [inputs for inputs in inputs_by_dir.values() if inputs]
     if not known_inputs:
         return None
-    base = replace(known_inputs[0], files={}, checksums={}, selected_by=(), deleted=())
+    base = replace(known_inputs[0], files={}, checksums={}, selected_by=(), deleted=(), unselected_splits=())
     if inputs_by_dir[datasets[0].dataset_dir] is None and len(datasets[0].info.splits) > 1:
         base = replace(base, splits=None)
     selected = [each for parts in merged.values() for each in parts]

@@ -183,7 +183,7 @@ def _prepare_append(
     if selected_by := [each for each in published_inputs.selected_by if each != DELETE]:
         notes.append(
             f"rows that {' '.join(selected_by)} did not select from earlier files stay out; all rows of new files in "
-            "its splits are added"
+            f"the splits of {parent.version} are added"
         )
     return notes
 
@@ -268,22 +268,26 @@ def _in_selected_splits(datasets: Iterable[Built], parent: ReadOnlyBuilder, note
         parent: the published version.
         notes: gets a note for the user on the examples that are left out. Changed.
     """
-    inputs, splits = staged_inputs.read_inputs(parent.dataset_dir), parent.info.splits
-    options = [each for each in inputs.selected_by if each.startswith("--split ")] if inputs else []
-    if inputs is None or inputs.splits is None or not options:
+    inputs = staged_inputs.read_inputs(parent.dataset_dir) or Inputs()
+    unselected_splits = {*inputs.unselected_splits} - {*parent.info.splits}
+    if inputs.splits is None or not unselected_splits:
         return list(datasets)
     num_left_out: Counter[str] = Counter()
     selected_datasets = []
     for dataset in datasets:
-        built_splits = dataset.info.splits
-        num_left_out.update({name: split.num_examples for name, split in built_splits.items() if name not in splits})
-        selected = [split for name, split in built_splits.items() if name in splits]
+        selected = []
+        for name, split in dataset.info.splits.items():
+            if name in unselected_splits:
+                num_left_out[name] += split.num_examples
+            else:
+                selected.append(split)
         dataset.info = dataset.info.replace(splits=SplitDict(selected, dataset_name=dataset.built_from))
         selected_datasets += [dataset] if selected else []
     for name, number in num_left_out.items():
         notes.append(
-            f"left out: {number:,} new examples of the split {name}, which {' '.join(options)} did not select; "
-            "--new_splits (new_splits=True) adds them"
+            f"left out: {number:,} new examples of the split {name}, which --split of materialize did not select. If "
+            "nothing was published, --new_splits (new_splits=True) adds them; otherwise, build their files as a "
+            f"dataset of their own, and append its split: --from DIRECTORY --split {name} --new_splits"
         )
     return selected_datasets
 

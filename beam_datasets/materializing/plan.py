@@ -253,12 +253,14 @@ def _inheritance(selection: Selection, split: Any, where: str | None) -> Inherit
     selected_by += [] if where is None else [f"--where {' '.join(where.split())!r}"]
     filter_function = selection.transform.filter if selection.transform else None
     selected_by += [] if filter_function is None else [f"--filter {filter_function.name}"]
-    source_features = selection.datasets[0].info.features
+    source_info = selection.datasets[0].info
+    selected_splits = {read.split for each in selection.splits for read in each.reads}
     return Inheritance(
         selection.directories,
         are_splits_kept=all(read.split == each.name for each in selection.splits for read in each.reads),
-        dropped=tuple(dropped_names(source_features, selection.features)),
+        dropped=tuple(dropped_names(source_info.features, selection.features)),
         selected_by=tuple(selected_by),
+        unselected_splits=tuple(name for name in source_info.splits if name not in selected_splits),
     )
 
 

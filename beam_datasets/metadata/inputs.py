@@ -51,6 +51,8 @@ class Inputs:
             `materialize` and `--delete` of `append`; written only if there are any.
         deleted: the hashes of the keys that `--delete` removed, see `deleted_hashes`; written only if there are any.
             Older versions did not record them.
+        unselected_splits: the splits of the source that `--split` of `materialize` did not select; written only if
+            there are any.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -62,10 +64,12 @@ class Inputs:
     differing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     selected_by: Sequence[str] = ()
     deleted: Sequence[str] = ()
+    unselected_splits: Sequence[str] = ()
 
     def with_files(self, other: Inputs) -> Inputs:
-        """Returns these inputs with the files and the left-out rows (`selected_by`, `deleted`) of `other`, too.
+        """Returns these inputs with the files and the record of left-out rows of `other`, too.
 
+        The latter are `selected_by`, `deleted` and `unselected_splits`.
         Files of `other` replace files of the same name.
         """
         kept_checksums = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
@@ -75,6 +79,7 @@ class Inputs:
             checksums={**kept_checksums, **other.checksums},
             selected_by=tuple(dict.fromkeys([*self.selected_by, *other.selected_by])),
             deleted=tuple(dict.fromkeys([*self.deleted, *other.deleted])),
+            unselected_splits=tuple(dict.fromkeys([*self.unselected_splits, *other.unselected_splits])),
         )
 
     def with_options_of(self, all_inputs: Iterable[Inputs]) -> Inputs:
@@ -129,7 +134,7 @@ class Inputs:
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
         content = asdict(self)
-        for name in ("options", "differing", "selected_by", "deleted"):
+        for name in ("options", "differing", "selected_by", "deleted", "unselected_splits"):
             if not content[name]:
                 del content[name]
         return json.dumps(content, indent=1, sort_keys=True)
@@ -152,7 +157,9 @@ class Inputs:
             differing = {name: [*map(str, names)] for name, names in content.get("differing", {}).items()}
             selected_by = tuple(map(str, content.get("selected_by", ())))
             deleted = tuple(map(str, content.get("deleted", ())))
-            return cls(files, columns, key, splits, checksums, options, differing, selected_by, deleted)
+            unselected_splits = tuple(map(str, content.get("unselected_splits", ())))
+            rows = selected_by, deleted, unselected_splits
+            return cls(files, columns, key, splits, checksums, options, differing, *rows)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
@@ -166,12 +173,14 @@ class Inheritance:
         are_splits_kept: whether each split is made of examples of the split of its name.
         dropped: names of the features of the first source that are left out.
         selected_by: see `Inputs`.
+        unselected_splits: see `Inputs`.
     """
 
     sources: Sequence[str]
     are_splits_kept: bool = True
     dropped: Sequence[str] = ()
     selected_by: Sequence[str] = ()
+    unselected_splits: Sequence[str] = ()
 
     def derive(self, all_inputs: Sequence[Inputs | None]) -> Inputs | None:
         """Returns the inputs of the version; None if those of no source are known.
@@ -196,6 +205,7 @@ class Inheritance:
             splits=first.splits if self.are_splits_kept else None,
             columns={**first.columns, **dict.fromkeys(self.dropped, "drop")},
             selected_by=tuple(dict.fromkeys([*first.selected_by, *self.selected_by])),
+            unselected_splits=tuple(dict.fromkeys([*first.unselected_splits, *self.unselected_splits])),
         )
 
 

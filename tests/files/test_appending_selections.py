@@ -127,22 +127,66 @@ def test_a_selected_split_gets_no_rows_of_the_others(tmp_path, options):
     expected = contents(whole.build(num_workers=1))
     assert contents(made) == {"train": expected["train"]}
     num_left_out = sum(row["id"].startswith("2-") for row in expected["test"])
-    note = f"left out: {num_left_out} new examples of the split test, which --split 'train=train' did not select"
+    note = f"left out: {num_left_out} new examples of the split test, which --split of materialize did not select."
     assert any(str(each.message).startswith(note) for each in notes)
 
 
 @pytest.mark.slow
-def test_new_splits_add_the_rows_of_a_split_that_was_not_selected(tmp_path):
-    """The advice of the note is followed; a file with rows of other splits alone is no error."""
+@pytest.mark.parametrize("rows", ["of both splits", "of the other split"])
+def test_rows_of_a_split_that_was_not_selected_can_be_added_later(tmp_path, rows):
+    """The advice of the note is followed; it named an option that adds no rows of a file that is known."""
     write_day(tmp_path, 1)
     files(tmp_path, key="id", **SHARES).build(num_workers=1)
-    made = bd.materialize("ds", to="ds:2.0.0", split="test", data_dir=tmp_path)
+    published = bd.materialize("ds", to="ds:2.0.0", split="train", data_dir=tmp_path)
+    write_day(tmp_path, 2)
+    new = Jsonl(name="new", pattern=f"{tmp_path}/in/2.jsonl", data_dir=tmp_path, key="id", **SHARES)
+    expected = contents(new.build(num_workers=1))
+    if rows == "of the other split":
+        write_day(tmp_path, 2, expected["test"])
+        expected["train"] = []
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        made = bd.append("ds", files(tmp_path), data_dir=tmp_path)
+    note = str(notes[-1].message)
+    assert note.startswith(f"left out: {len(expected['test'])} new examples of the split test, ")
+    assert "If nothing was published, --new_splits (new_splits=True) adds them; otherwise, build" in note
+    assert note.endswith("--from DIRECTORY --split test --new_splits")
+    if made == published:
+        made = append(tmp_path, new_splits=True)
+    else:
+        made = append(tmp_path, "new", split="test", new_splits=True)
+    assert contents(made)["test"] == expected["test"]
+    write_day(tmp_path, 3)
+    later = contents(append(tmp_path))
+    expected["train"] = sorted(contents(published)["train"] + expected["train"], key=lambda row: row["id"])
+    assert {name: [row for row in rows if row["id"] < "3"] for name, rows in later.items()} == expected
+    assert sum(map(len, later.values())) == sum(map(len, expected.values())) + COUNT
+
+
+@pytest.mark.slow
+def test_new_splits_add_the_rows_of_a_split_that_was_not_selected(tmp_path):
+    write_day(tmp_path, 1)
+    files(tmp_path, key="id", **SHARES).build(num_workers=1)
+    bd.materialize("ds", to="ds:2.0.0", split="train", data_dir=tmp_path)
+    write_day(tmp_path, 2)
     whole = Jsonl(name="whole", pattern=f"{tmp_path}/in/*.jsonl", data_dir=tmp_path, key="id", **SHARES)
-    of_train = contents(whole.build(num_workers=1))["train"][0]
-    write_day(tmp_path, 2, [{**of_train, "n": 5}])
-    assert append(tmp_path) == made
-    expected = {"test": contents(made)["test"], "train": [{**of_train, "n": 5}]}
+    expected = contents(whole.build(num_workers=1))
+    expected["test"] = [row for row in expected["test"] if row["id"].startswith("2-")]
     assert contents(append(tmp_path, new_splits=True)) == expected
+
+
+def test_a_split_that_the_source_does_not_have_is_an_error(tmp_path):
+    """Its rows were left out, as if `--split` had not selected it."""
+    write_day(tmp_path, 1, [{"id": "1-0", "part": "train"}, {"id": "1-1", "part": "test"}])
+    options = {"key": "id", "split_by": SplitBy(column="part")}
+    files(tmp_path, **options).build(num_workers=1)
+    bd.materialize("ds", to="ds:2.0.0", split="train", data_dir=tmp_path)
+    for number, other in [(2, "test"), (3, "extra")]:
+        write_day(tmp_path, number, [{"id": f"{number}-0", "part": "train"}, {"id": f"{number}-1", "part": other}])
+        if other == "test":
+            assert [row["id"] for row in contents(append(tmp_path))["train"]] == ["1-0", "2-0"]
+    with pytest.raises(bd.errors.BeamDatasetsError, match="got 'extra'"):
+        append(tmp_path)
 
 
 @pytest.mark.slow
