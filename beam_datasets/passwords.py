@@ -12,8 +12,12 @@ PASSWORD_OF_URL = re.compile(
 """User and password of a URL, up to the last @ of its host, as passwords may have ? and # that are not escaped."""
 
 
+_SQLPLUS = r"\bsqlplus(?:['\"],)?\s+(?:['\"]?-\w+['\"]?,?\s+){0,3}['\"]?"
+
+
 _PASSWORD_OF_ORACLE = re.compile(  # of JDBC and SQL*Plus, user/password@//host, and of a text without the prefix
-    r"(oracle:\w+:|\bsqlplus(?:['\"],)?\s+(?:['\"]?-\w+['\"]?,?\s+){0,3}['\"]?)[^\s/@'\"]{1,200}/(?:\"[^\"\n]{0,200}\"|[^\s'\"]{0,200})@"
+    rf"(oracle:\w+:|{_SQLPLUS})"
+    r"[^\s/@'\"]{1,200}/(?:\"[^\"\n]{0,200}\"|[^\s'\"]{0,200})@"
     r"|(?<![\w./:@-])\w[\w.$#-]{0,100}/[^\s@'\"]{1,200}@(?=//|[\w.-]{1,200}:\d{2,5}[/:])",
     re.IGNORECASE,
 )
@@ -100,10 +104,17 @@ _OPTION = re.compile(  # of a command line, also as a list of Python or JSON
 )
 
 
-_USER_OPTION = re.compile(  # user:password of curl; a number is one of a line, or of a group
-    r"((?<![\w-])(?:-u|--(?:proxy-)?user)(?:\s*|=|['\"],\s*)(?P<quote>['\"])?(?![^\s:]*:\d{1,4}\b)[^\s'\":,/-][^\s'\":,/]{0,100}:)"
-    r"(?(quote)[^'\"\n]+|[^\s'\"]+)",
+_USER_OPTION = re.compile(  # user:password of curl and wget; numbers are of a user and a group, or a line of a file
+    r"((?<![\w-])(?:-u|-[fgijklnoqrsv]{1,6}u(?=[\s'\"])|--(?:(?:proxy|http|ftp)-)?user)(?:\s*|=|['\"],\s*)"
+    r"(?P<quote>['\"])?(?!\w+://|\d+:\d+\b|[\w./-]+\.py:\d+\b)[^\s'\":,/-]"
+    r"(?(quote)(?:(?!(?P=quote))[^:\n]){0,100}|[^\s'\":,]{0,100}):)"
+    r"(?(quote)(?:\\.|(?!(?P=quote))[^\n])+|(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"]+))",
     re.IGNORECASE,
+)
+
+
+_LOGIN_OF_SQLPLUS = re.compile(  # user/password without a database
+    rf"({_SQLPLUS}[^\s/@'\"]{{1,200}}/)(?:\"[^\"\n]*\"|[^\s'\"@]+)", re.IGNORECASE
 )
 
 
@@ -127,7 +138,21 @@ _TOKEN_OF_SERVICE = re.compile(  # of Hugging Face, GitHub, GitLab, Google, Open
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL)
 
 
-_WORDS = ("passw", "pwd", "passphrase", "secret", "key", "token", "sig", "auth", "cookie", "bearer", "-u", "sqlplus")
+_WORDS = (
+    "passw",
+    "pwd",
+    "passphrase",
+    "secret",
+    "key",
+    "token",
+    "sig",
+    "auth",
+    "cookie",
+    "bearer",
+    "-u",
+    "curl",
+    "sqlplus",
+)
 """A text without these has no secret with a name."""
 
 
@@ -164,6 +189,16 @@ def without_passwords(text: str) -> str:
     if not any(word in lowered for word in _WORDS):
         return text
     text = _HEADER.sub(lambda match: f"{match[1] or match[3]}{match['quote'] or ''}***{match['quote'] or ''}", text)
-    for pattern in (_QUERY_PARAMETER, _LAST_SETTING, _SETTING, _ENCODED, _QUOTED, _OPTION, _USER_OPTION, _ELEMENT):
+    for pattern in (
+        _QUERY_PARAMETER,
+        _LAST_SETTING,
+        _SETTING,
+        _ENCODED,
+        _QUOTED,
+        _OPTION,
+        _USER_OPTION,
+        _LOGIN_OF_SQLPLUS,
+        _ELEMENT,
+    ):
         text = pattern.sub(r"\1***", text)
     return _ASSIGNED.sub(r"\1\2***", text)

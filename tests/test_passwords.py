@@ -65,6 +65,15 @@ def test_secrets_of_queries_alone_are_removed(text: str, password: str) -> None:
         ("password: 12345678", "password: ***"),
         ("https://h/x?sig=12345678", "https://h/x?sig=***"),
         ("Cookie: 20=abc", "Cookie: ***"),
+        ("curl -u admin:1234 https://h", "curl -u admin:*** https://h"),
+        ("curl --user 'me:12' h", "curl --user 'me:***' h"),
+        ("curl --proxy-user first.last:0000 h", "curl --proxy-user first.last:*** h"),
+        ('curl -u "me:p\'w d" h', 'curl -u "me:***" h'),
+        ("curl -u 'me:p\"w d' h", "curl -u 'me:***' h"),
+        ("curl -u me:'p w' h", "curl -u me:*** h"),
+        ('["curl", "-u", "me:p\\"w d", "h"]', '["curl", "-u", "me:***", "h"]'),
+        ("sqlplus me/tiger", "sqlplus me/***"),
+        ('sqlplus -S me/"p w" x', "sqlplus -S me/*** x"),
     ],
 )
 def test_passwords_with_signs(text: str, expected: str) -> None:
@@ -98,7 +107,14 @@ def test_passwords_with_signs(text: str, expected: str) -> None:
         "no authorization, and no cookies 12345678",
         "docker run -u 1000:1000 x, python -u x.py:3, date -u: failed",
         "GET /dataset?key=12 and s3://b/x?key=name",
+        "tool -u http://host:9000/x refused",
+        "tool -u 's3://b/x:1'",
+        "python -u dir/x.py:10",
+        "docker run --user 100000:100000 x",
+        "curl -source:x -authors:y -cpu a:b",
         "sqlplus me@h/x",
+        "sqlplus /nolog",
+        "sqlplus -S / @dir/x.sql",
         '["setpriv", "--pdeathsig", "KILL"]',
         "gs://b/tokens/00000001-of-00000002: sort_key=abc12345",
         "uses: actions/checkout@v4, org/repo@h",
@@ -187,6 +203,14 @@ fs.azure.account.key.a.dfs.core.windows.net={0}
 ['--password', '{0}']
 curl -u me:{0} https://h/x
 curl -ume:{0} https://h/x
+curl -sSu me:{0} https://h/x
+curl -fsSLu 'me:{0}' https://h/x
+curl -u corp/me:{0} https://h
+curl -u 'my user:{0}' https://h
+curl -u me@corp.com:{0} https://h
+wget --http-user me:{0} https://h
+sqlplus me/{0}
+['sqlplus', '-S', 'me/{0}']
 curl --user 'me:a {0}' https://h/x
 curl --proxy-user=me:{0} https://h
 ['curl', '-u', 'me:{0}', 'https://h']
