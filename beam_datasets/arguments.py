@@ -6,6 +6,7 @@ import inspect
 import operator
 import re
 import reprlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,11 @@ def count_of(value: Any, method: str) -> int:
     if isinstance(value, (list, tuple, range)):
         raise TypeError(f"count must be an int, not {shown(value)}. Use `ds[{shown(value)}]` for these examples.")
     if (count := integer("count", value)) < 0:
-        others = {
-            "take": "Leave take() out for all examples",
-            "skip": "Leave skip() out, or use take(0) for no example",
-        }
+        end = max(count, -sys.maxsize)  # as many as any dataset has
+        others = {"take": "Leave take() out for all examples; ", "skip": ""}
         raise ValueError(
-            f"count must be at least 0, got {shown(count)}. {others[method]}; ds[{max(count, -100)}:] returns the last "
-            "ones."
+            f"count must be at least 0, got {shown(count)}. {others[method]}ds[{end}:] returns the last ones, "
+            f"ds[:{end}] all others."
         )
     return count
 

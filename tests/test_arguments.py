@@ -1,5 +1,7 @@
 """What is taken for an integer and what for a flag, and what the error says of all else."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,18 @@ def test_integers():
         integer("x", 0, at_least=1)
     with pytest.raises(ValueError, match="^x must be at most 3, got 4"):
         integer("x", 4, at_most=3)
+
+
+@pytest.mark.parametrize("method", ["take", "skip"])
+@pytest.mark.parametrize("count", [-1, -3, -10, -11, -150, -1_000_000, pytest.param(-(10**5000), id="huge")])
+def test_slices_for_a_negative_count(count, method):
+    """They are parts of the examples, as slices of a list are."""
+    with pytest.raises(ValueError, match="^count must be at least 0, got ") as caught:
+        count_of(count, method)
+    ds = list(range(200))
+    last, others = (eval(code, {"ds": ds}) for code in re.findall(r"ds\[[^\]]*\]", str(caught.value)))
+    assert last == ds[count:]
+    assert others == ds[:count]
 
 
 @pytest.mark.parametrize(
