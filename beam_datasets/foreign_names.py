@@ -1005,7 +1005,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 """The tables, by what the object is called in a text."""
 
 NAMES_THAT_MEAN_SOMETHING_IF_FALSE = frozenset(
-    ("decode", "text", "partial", "stop_on_empty_dataset", "compression", "compress")
+    ("decode", "text", "partial", "stop_on_empty_dataset", "compression", "compress", "required")
 )
 """Foreign arguments whose value False, or None, needs other code; elsewhere such an argument can be left out."""
 

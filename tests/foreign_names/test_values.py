@@ -58,6 +58,21 @@ def test_an_argument_that_is_off_can_be_left_out(
     assert "left out" not in problem_of("bd.features.Image(decode=False)", names, tmp_path)  # which changes values
 
 
+@pytest.mark.parametrize(
+    "guess, expected",
+    [
+        ("bd.features.Scalar('int64', required=False)", "Use `bd.features.Scalar('int64', optional=True)`"),
+        ("bd.features.Image(required=False)", "Use `bd.features.Sequence(bd.features.Image())`"),
+        ("bd.features.ClassLabel(names=['a'], required=False)", "the label -1 is that of examples without one"),
+        ("bd.features.Sequence('int64', required=False)", "a list may be empty"),
+    ],
+)
+def test_required_false_means_optional(names: dict[str, Any], tmp_path: Path, guess: str, expected: str) -> None:
+    problem = problem_of(guess, names, tmp_path)
+    assert expected in problem
+    assert "left out" not in problem
+
+
 def test_a_negative_count_names_what_returns_all_or_the_last(names: dict[str, Any]) -> None:
     ds = names["ds"]
     for function in (ds.take, ds.skip):
