@@ -164,7 +164,7 @@ PLAN = Command(
     "plan",
     """\
 Prints the features and splits of a dataset, and an estimate of its build: shards, memory, requests and hours. Encodes
-a sample of the source on this machine, and builds nothing. It takes the options of a `beam-datasets build`.""",
+a sample of the source on this machine, and builds nothing. It takes the options of `beam-datasets build`.""",
     [
         option
         if isinstance(option, Group) or option.name not in ("--dry_run", "--trial", "--yes")
