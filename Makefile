@@ -136,8 +136,12 @@ test-wheel: wheels
 test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
+# The pages on other libraries are tested in a process of their own: they fork workers of a DataLoader, and JAX, which the tests of
+# the adapters import, has threads that may hold a lock at that moment.
+FRAMEWORKS := torch accelerate lightning transformers torchdata grain jax datasets webdataset
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch accelerate lightning transformers torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters tests/coming_from $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='$(FRAMEWORKS)' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='$(FRAMEWORKS)' $(ADAPTERS)/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters tests/coming_from $(FULL) $(PYTEST_ARGS)
 
 # Each needs an environment of its own, and minutes to install it, so `make test-all` leaves them out.
