@@ -71,6 +71,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._stack = contextlib.ExitStack()  # channels of elements
         self._has_runner_ended = False  # after that, no channels of elements are opened
         self._is_gone = threading.Event()  # the worker's connection has ended, or this relay is closed
+        self._is_closed = False  # the channel to the runner
         self._cause, self._has_cause = "", threading.Event()
         self.problem: futures.Future[str] = futures.Future()
         self._server = grpc.server(
@@ -164,10 +165,14 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         if instruction is None or instruction.WhichOneof("request") != "process_bundle":
             return
         stage = instruction.process_bundle.process_bundle_descriptor_id
-        # The runner gets the answer all the same, at worst after its own wait. A closed channel raises ValueError.
-        with contextlib.suppress(grpc.RpcError, ValueError):
-            if has_failed and stage not in self._endpoints:  # the worker ended before it has requested the stage
+        if has_failed and stage not in self._endpoints:  # the worker ended before it has requested the stage
+            try:
                 self._describe(stage)
+            except grpc.RpcError:
+                pass  # the runner gets the answer all the same, at worst after its own wait
+            except ValueError:  # of a channel that is closed
+                if not self._is_closed:
+                    raise
         with self._lock:
             new = self._endpoints.get(stage, set()) - self._connected
             self._connected |= new
@@ -248,6 +253,7 @@ class WorkerRelay(beam_fn_api_pb2_grpc.BeamFnControlServicer):
         self._requests.put(None)
         with self._lock:
             self._is_gone.set()
+            self._is_closed = True
             self._channel.close()
         self._server.stop(STOP_SECONDS)
 

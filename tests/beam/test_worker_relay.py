@@ -305,6 +305,20 @@ def test_a_relay_that_is_closed_before_its_worker_connects(runner: Runner) -> No
 
 
 @pytest.mark.slow
+def test_only_a_closed_relay_passes_over_the_error_of_a_closed_channel(
+    runner: Runner, relay: WorkerRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other errors of the same class, such as in the description of a stage, are raised."""
+    bundle = beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id="stage")
+    instruction = beam_fn_api_pb2.InstructionRequest(instruction_id="1", process_bundle=bundle)
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_relay, "data_endpoints", lambda _: int("no number"))
+        with pytest.raises(ValueError, match="no number"):
+            relay._update_connections(instruction, has_failed=True)
+    relay.close()
+    relay._update_connections(instruction, has_failed=True)
+
+
 def test_no_thread_fails_if_relays_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as threads of gRPC that watch a channel which is closed."""
     errors: list[object] = []
